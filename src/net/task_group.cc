@@ -30,8 +30,8 @@ TaskGroup::~TaskGroup() {
 TaskGroup::Wrapper TaskGroup::run(Task<void> task, Children::iterator self) {
   {
     // The task ends (its frame is destroyed) before the group hears of it.
-    const Task<void> owned = std::move(task);
-    co_await std::move(const_cast<Task<void>&>(owned));
+    Task<void> owned = std::move(task);
+    co_await std::move(owned);
   }
   ended(self);
 }
