@@ -1,0 +1,63 @@
+// Route netlink: requests built in one buffer, sent as one batch, every answer awaited.
+// A socket belongs to the network namespace it was opened in, wherever the caller is later.
+// Single-threaded; a batch is at most 4 KiB; the first request the kernel refuses is the error
+// (code io with its errno, the request's name in the message).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace node {
+
+class NetlinkBatch {
+ public:
+  // Starts a request. `what` names it in errors ("add route").
+  void begin(std::string_view what, uint16_t type, uint16_t flags);
+  template <typename Header>
+  void header(const Header& header) {
+    raw(&header, sizeof header);
+  }
+  void attribute(uint16_t type, const void* bytes, size_t size);
+  void attribute_text(uint16_t type, std::string_view text);  // with its final zero
+  template <typename Number>
+  void attribute_number(uint16_t type, Number number) {
+    attribute(type, &number, sizeof number);
+  }
+  // Opens an attribute that holds others; close() ends it.
+  [[nodiscard]] size_t open(uint16_t type);
+  void close(size_t start);
+  void end();
+
+ private:
+  friend class Netlink;
+  void raw(const void* bytes, size_t size);
+
+  std::string bytes_;
+  size_t start_ = 0;
+  std::vector<std::string> names_;
+};
+
+class Netlink {
+ public:
+  // In the calling thread's current network namespace.
+  static base::Result<Netlink> open();
+
+  // Sends all requests at once; they are carried out in order. After an error the rest was tried
+  // as well: callers throw the whole thing away.
+  base::Result<void> run(const NetlinkBatch& batch);
+  // The interface's number; nothing (0) if there is none.
+  [[nodiscard]] uint32_t index_of(const std::string& interface) const;
+
+ private:
+  explicit Netlink(base::Fd socket) : socket_(std::move(socket)) {}
+
+  base::Fd socket_;
+  uint32_t sequence_ = 0;
+};
+
+}  // namespace node
