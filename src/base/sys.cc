@@ -289,7 +289,7 @@ Result<Fd> make_sealed_memory(const std::string& name, std::string_view bytes) {
   return memory;
 }
 
-Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds) {
+Result<size_t> send_some_with_fds(int socket, std::string_view bytes, std::span<const int> fds) {
   if (fds.size() > kFdsPerMessageMax) {
     return fail_errno(EINVAL, "send ", fds.size(), " descriptors");
   }
@@ -311,7 +311,12 @@ Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const i
   if (count < 0) {
     return fail_errno(errno, "send a message");
   }
-  if (static_cast<size_t>(count) != bytes.size()) {
+  return static_cast<size_t>(count);
+}
+
+Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds) {
+  ASSIGN_OR_RETURN(const size_t count, send_some_with_fds(socket, bytes, fds));
+  if (count != bytes.size()) {
     return fail_errno(EMSGSIZE, "send a message of ", bytes.size(), " bytes");
   }
   return {};

@@ -50,6 +50,9 @@ Result<Fd> connect_unix(const std::string& path, bool nonblocking);
 Result<Fd> make_sealed_memory(const std::string& name, std::string_view bytes);
 // One message with descriptors (SCM_RIGHTS), and its reader: at most 16 descriptors.
 Result<void> send_with_fds(int socket, std::string_view bytes, std::span<const int> fds);
+// The same on a stream socket that may take only a part of the bytes: how many it took (with the
+// first of them went the descriptors). io with EAGAIN when a non-blocking socket has no room.
+Result<size_t> send_some_with_fds(int socket, std::string_view bytes, std::span<const int> fds);
 struct Received {
   size_t size = 0;
   std::vector<Fd> fds;
