@@ -1,0 +1,49 @@
+// FakeAgent: an in-process agent for FakeEngine. It knows GET /healthz, GET /activity, POST /run
+// of a handful of commands, and PUT, GET and HEAD of /files for single files in memory.
+// Commands: true, false, echo ARGS, cat (gives stdin back), env, pwd, sleep SECONDS (ends early
+// when the connection ends, which `cancelled_runs` counts), `sh -c "exit N"`, flood N (bytes);
+// anything else is 127. Loop thread only.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "model/sandbox.h"
+#include "net/http.h"
+#include "net/task_group.h"
+#include "wire/json.h"
+
+namespace engine {
+
+class FakeAgent {
+ public:
+  FakeAgent(net::EventLoop& loop, model::ContainerSpec container)
+      : loop_(loop), container_(std::move(container)), group_(loop) {}
+
+  // Serves one connection until the peer closes it.
+  void serve(base::Fd socket);
+  // Ends all connections, as when PID 1 dies.
+  net::Task<void> close();
+  void cancel() { group_.cancel(); }
+
+  [[nodiscard]] int runs() const { return runs_; }
+  [[nodiscard]] int cancelled_runs() const { return cancelled_runs_; }
+  [[nodiscard]] std::map<std::string, std::string>& files() { return files_; }
+
+ private:
+  net::Task<void> serve_connection(base::Fd socket);
+  net::Task<base::Result<void>> answer(net::Stream& stream, net::HttpReader& reader,
+                                       wire::http::Request request);
+  net::Task<base::Result<void>> answer_run(net::Stream& stream, net::HttpReader& reader);
+  net::Task<base::Result<void>> answer_files(net::Stream& stream, net::HttpReader& reader,
+                                             wire::http::Request request);
+
+  net::EventLoop& loop_;
+  model::ContainerSpec container_;
+  std::map<std::string, std::string> files_;
+  int runs_ = 0;
+  int cancelled_runs_ = 0;
+  net::TaskGroup group_;
+};
+
+}  // namespace engine
