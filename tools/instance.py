@@ -1,0 +1,488 @@
+"""One sandbox-node with its sandbox-gateway on loopback, all of it under one state folder.
+
+Used by `./dev up|down|demo|bench` and by the tests, each with a folder, a name prefix, a subnet
+and an id range of its own, so that several live side by side. Nothing here is known to the
+programs: it starts, stops and cleans up what a killed run left behind. Needs root.
+
+A process is remembered as pid + start time, so a reused pid is never killed.
+"""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+GATEWAY_UID = 64100  # numeric, unprivileged, outside every id range given to sandboxes
+PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-agent", "sandbox")
+START_SECONDS = 60  # the first start formats the storage pool
+STOP_SECONDS = 15
+POLL_SECONDS = 0.02
+
+
+class InstanceError(Exception):
+    """Something a person can act on; printed without a traceback."""
+
+
+def log(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+
+
+@dataclasses.dataclass
+class Settings:
+    """What tells one instance from another."""
+
+    name_prefix: str = "sg"
+    subnet: str = "10.201.0.0/16"
+    id_base: int = 2_000_000
+    port: int = 8080
+    metrics_port: int = 9464
+    shells: int = 16
+    storage_pool_mb: int = 0  # 0: the node's own rule
+    fault_point: str = ""  # where a fault-point build kills itself
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def start_time(pid: int) -> str | None:
+    """The kernel's start time of a process, None when it is gone or a zombie."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    fields = text.rsplit(")", 1)[1].split()
+    return None if fields[0] in "ZX" else fields[19]
+
+
+class Process:
+    """A daemon remembered in a pid file."""
+
+    def __init__(self, pid_file: Path):
+        self.pid_file = pid_file
+        self.child: subprocess.Popen | None = None
+
+    def pid(self) -> int | None:
+        """Its pid while it is alive and still the one that was started."""
+        if self.child is not None:
+            self.child.poll()  # reaps a child that died
+        try:
+            pid, started, boot = self.pid_file.read_text().split()
+        except (FileNotFoundError, ValueError):
+            return None
+        return int(pid) if start_time(int(pid)) == started and boot == boot_id() else None
+
+    def start(self, argv: list[str], log_file: Path, **popen) -> None:
+        with log_file.open("ab") as out:
+            self.child = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True,
+                cwd="/", **popen)
+        started = start_time(self.child.pid) or "0"
+        temporary = self.pid_file.with_suffix(".new")
+        temporary.write_text(f"{self.child.pid} {started} {boot_id()}\n")
+        temporary.rename(self.pid_file)
+
+    def signal(self, number: int) -> None:
+        pid = self.pid()
+        if pid is not None:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                pass
+
+    def wait_gone(self, seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        while self.pid() is not None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_SECONDS)
+        return True
+
+    def stop(self) -> None:
+        self.signal(signal.SIGTERM)
+        if not self.wait_gone(STOP_SECONDS):
+            self.kill()
+        self.pid_file.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        if not self.wait_gone(STOP_SECONDS):
+            raise InstanceError(f"{self.pid_file} does not end after SIGKILL")
+
+
+def boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+class Instance:
+    def __init__(self, state: Path, programs: Path, settings: Settings | None = None):
+        self.state = state
+        self.programs = programs  # the folder of a build
+        self.settings = settings or Settings()
+        self.node = Process(state / "node.pid")
+        self.gateway = Process(state / "gateway.pid")
+
+    # --- facts ---------------------------------------------------------------------------
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.settings.port}"
+
+    @property
+    def token(self) -> str:
+        return (self.state / "gateway" / "admin.token").read_text().strip()
+
+    @property
+    def bin(self) -> Path:
+        return self.state / "bin"
+
+    @property
+    def node_socket(self) -> Path:
+        return self.state / "run" / "node.sock"
+
+    def log_path(self, program: str) -> Path:
+        return self.state / "log" / f"{program}.log"
+
+    def log_tail(self, program: str, lines: int = 12) -> str:
+        try:
+            text = self.log_path(program).read_text(errors="replace")
+        except FileNotFoundError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-lines:])
+
+    # --- start ---------------------------------------------------------------------------
+    def prepare(self) -> None:
+        """Folders and a copy of the programs: a rebuild does not disturb what runs, and the
+        gateway's uid can execute them wherever the clone lies."""
+        if os.geteuid() != 0:
+            raise InstanceError("sandbox-node needs root: run this as root (sudo)")
+        for folder in (self.state, self.bin, self.state / "log"):
+            folder.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o755)
+        gateway = self.state / "gateway"
+        gateway.mkdir(exist_ok=True)
+        gateway.chmod(0o700)
+        os.chown(gateway, GATEWAY_UID, GATEWAY_UID)
+        for parent in self.state.parents:
+            if parent.stat().st_mode & 0o001 == 0:
+                raise InstanceError(
+                    f"{parent} is closed to the gateway's user: choose another --state folder")
+        for program in PROGRAMS:
+            source, target = self.programs / program, self.bin / program
+            if not source.exists():
+                raise InstanceError(f"{source} is not built: ./dev build")
+            if not same_file(source, target):
+                temporary = target.with_suffix(".new")
+                shutil.copyfile(source, temporary)
+                temporary.chmod(0o755)
+                shutil.copystat(source, temporary)
+                temporary.rename(target)
+
+    def start(self) -> None:
+        """Starts what does not run. The settings of a running instance are kept."""
+        settings_file = self.state / "settings.json"
+        if self.node.pid() is None and self.gateway.pid() is None:
+            self.prepare()
+            settings_file.write_text(json.dumps(dataclasses.asdict(self.settings)))
+        self.start_node()
+        self.start_gateway()
+
+    def load_settings(self) -> None:
+        """Takes the settings that a running instance was started with."""
+        try:
+            known = json.loads((self.state / "settings.json").read_text())
+        except FileNotFoundError:
+            return
+        self.settings = Settings(**known)
+
+    def start_node(self) -> None:
+        if self.node.pid() is None:
+            self.spawn_node()
+        self.wait_for("sandbox-node", self.node, self.node_answers)
+
+    def spawn_node(self) -> None:
+        s = self.settings
+        argv = [str(self.bin / "sandbox-node"), "--state", str(self.state),
+                "--gateway-gid", str(GATEWAY_UID), "--shells", str(s.shells),
+                "--agent", str(self.bin / "sandbox-agent"),
+                "--image-helper", str(self.bin / "sandbox-image"),
+                "--name-prefix", s.name_prefix, "--subnet", s.subnet, "--id-base", str(s.id_base)]
+        if s.storage_pool_mb:
+            argv += ["--storage-pool-mb", str(s.storage_pool_mb)]
+        self.node.start(argv, self.log_path("sandbox-node"), env=self.environment("node"))
+
+    def start_gateway(self) -> None:
+        if self.gateway.pid() is None:
+            self.spawn_gateway()
+        self.wait_for("sandbox-gateway", self.gateway, self.gateway_ready)
+
+    def spawn_gateway(self) -> None:
+        s = self.settings
+        argv = [str(self.bin / "sandbox-gateway"), "--state", str(self.state),
+                "--listen", f"127.0.0.1:{s.port}",
+                "--metrics-listen", f"127.0.0.1:{s.metrics_port}",
+                "--node-socket", str(self.node_socket)]
+        self.gateway.start(argv, self.log_path("sandbox-gateway"), user=GATEWAY_UID,
+                           group=GATEWAY_UID, extra_groups=[], umask=0o077,
+                           env=self.environment("gateway"))
+
+    def environment(self, role: str) -> dict[str, str]:
+        """A small fixed environment; a fault point "node:step" or "gateway:step" goes to its
+        process only."""
+        out = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
+        for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+            if name in os.environ:
+                out[name] = os.environ[name]
+        owner, _, point = self.settings.fault_point.partition(":")
+        if owner == role:
+            out["SANDBOX_FAULT_POINT"] = point
+        return out
+
+    def wait_for(self, program: str, process: Process, ready) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not ready():
+            if process.pid() is None:
+                raise InstanceError(f"{program} ended while starting:\n{self.log_tail(program)}")
+            if time.monotonic() > deadline:
+                raise InstanceError(
+                    f"{program} is not ready after {START_SECONDS} s:\n{self.log_tail(program)}")
+            time.sleep(POLL_SECONDS)
+
+    def node_answers(self) -> bool:
+        try:
+            self.ask_node({"op": "hello"})
+            return True
+        except (OSError, InstanceError):
+            return False
+
+    def gateway_ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+                return answer.status == 200 and (self.state / "gateway" / "admin.token").exists()
+        except (OSError, urllib.error.URLError):
+            return False
+
+    # --- talk ----------------------------------------------------------------------------
+    def ask_node(self, request: dict, seconds: float = 60) -> dict:
+        """One request of api/node-protocol.md on a connection of its own."""
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(seconds)
+            connection.connect(str(self.node_socket))
+            connection.sendall(json.dumps({"seq": 1, **request}).encode() + b"\n")
+            line = connection.makefile("rb").readline()
+        if not line:
+            raise InstanceError("sandbox-node closed the connection")
+        answer = json.loads(line)
+        if "error" in answer:
+            raise InstanceError(f"sandbox-node: {answer['error']['message']}")
+        return answer["ok"]
+
+    def request(self, method: str, path: str, body=None, seconds: float = 120) -> tuple[int, dict]:
+        """One API call: status and JSON. `body` is a dict (JSON) or an open binary file."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        data = body
+        if isinstance(body, dict):
+            data = json.dumps(body).encode()
+        elif body is not None:
+            headers["Content-Length"] = str(os.fstat(body.fileno()).st_size)
+            headers["Content-Type"] = "application/x-tar"
+        request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=seconds) as answer:
+                return answer.status, decode(answer.read())
+        except urllib.error.HTTPError as error:
+            return error.code, decode(error.read())
+
+    # --- stop ----------------------------------------------------------------------------
+    def stop(self) -> None:
+        """Ends both and takes away what the node keeps in the kernel. Images and the gateway's
+        records stay in the state folder."""
+        if self.gateway.pid() is not None:
+            self.delete_sandboxes()
+        self.gateway.stop()
+        if self.node.pid() is not None:
+            self.remove_leftovers()
+        self.node.stop()
+        self.release_kernel_objects()
+
+    def delete_sandboxes(self) -> None:
+        try:
+            _, rows = self.request("GET", "/sandboxes?limit=1000")
+            for row in rows.get("items", []):
+                self.request("DELETE", f"/sandboxes/{row['id']}?wait=20")
+        except (OSError, urllib.error.URLError) as error:
+            log(f"the gateway does not delete its sandboxes: {error}")
+
+    def remove_leftovers(self) -> None:
+        try:
+            for row in self.ask_node({"op": "list"})["sandboxes"]:
+                self.ask_node({"op": "remove", "id": row["id"]})
+        except (OSError, InstanceError) as error:
+            log(f"the node does not remove its sandboxes: {error}")
+
+    def release_kernel_objects(self) -> None:
+        """What outlives a node on purpose (it adopts it at the next start), or by a kill -9."""
+        kill_processes_of_cgroups(self.settings.name_prefix)
+        remove_network(self.settings.name_prefix)
+        unmount_beneath(self.state)
+        remove_cgroups(self.settings.name_prefix)
+
+    def purge(self) -> None:
+        """Ends everything and deletes the state folder: for tests, and for what a killed run of
+        theirs left behind."""
+        self.load_settings()
+        self.gateway.kill()
+        self.node.kill()
+        self.release_kernel_objects()
+        shutil.rmtree(self.state, ignore_errors=True)
+        if self.state.exists():
+            raise InstanceError(f"{self.state} cannot be deleted")
+
+
+def decode(body: bytes) -> dict:
+    return json.loads(body) if body.strip() else {}
+
+
+def same_file(source: Path, target: Path) -> bool:
+    if not target.exists():
+        return False
+    a, b = source.stat(), target.stat()
+    return a.st_size == b.st_size and int(a.st_mtime) == int(b.st_mtime)
+
+
+# --- kernel objects, by the instance's name prefix -----------------------------------------
+def mount_points(beneath: Path) -> list[str]:
+    """Mount points at or under a folder, deepest first."""
+    points = []
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        point = line.split()[4].encode().decode("unicode_escape")
+        if point == str(beneath) or point.startswith(f"{beneath}/"):
+            points.append(point)
+    return sorted(points, key=len, reverse=True)
+
+
+def loop_devices(beneath: Path) -> list[str]:
+    out = subprocess.run(["losetup", "--list", "--noheadings", "--raw", "-O", "NAME,BACK-FILE"],
+                         capture_output=True, text=True, check=False).stdout
+    rows = (line.split(" ", 1) for line in out.splitlines())
+    return [row[0] for row in rows if len(row) == 2 and row[1].startswith(f"{beneath}/")]
+
+
+def unmount_beneath(folder: Path) -> None:
+    loops = loop_devices(folder)
+    for point in mount_points(folder):
+        if subprocess.run(["umount", point], capture_output=True, check=False).returncode != 0:
+            subprocess.run(["umount", "--lazy", point], check=False)
+    for device in loops:  # those without autoclear
+        subprocess.run(["losetup", "--detach", device], capture_output=True, check=False)
+
+
+def interfaces(prefix: str) -> list[str]:
+    """Host ends of the veths: the prefix and a number."""
+    return [name for name in os.listdir("/sys/class/net")
+            if name.startswith(prefix) and name[len(prefix):].isdigit()]
+
+
+def remove_network(prefix: str) -> None:
+    for name in interfaces(prefix):
+        subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+    for family, table in nft_tables():
+        if table == prefix or table.startswith(f"{prefix}_") or table.startswith(f"{prefix}-"):
+            subprocess.run(["nft", "delete", "table", family, table], capture_output=True,
+                           check=False)
+
+
+def nft_tables() -> list[tuple[str, str]]:
+    out = subprocess.run(["nft", "list", "tables"], capture_output=True, text=True,
+                         check=False).stdout
+    return [(words[1], words[2]) for words in map(str.split, out.splitlines()) if len(words) >= 3]
+
+
+def cgroup_folders(prefix: str) -> list[Path]:
+    """The node's cgroups in every hierarchy: folders named prefix, or prefix-*."""
+    root = Path("/sys/fs/cgroup")
+    found = []
+    for base in [root, *(path for path in root.iterdir() if path.is_dir())]:
+        if not (base / "cgroup.procs").exists():
+            continue
+        found += [path for path in base.iterdir() if path.is_dir() and
+                  (path.name == prefix or path.name.startswith((f"{prefix}-", f"{prefix}_")))]
+    return found
+
+
+def cgroup_tree(folder: Path) -> list[Path]:
+    """The folder and those beneath it, deepest first."""
+    return [Path(path) for path, _, _ in os.walk(folder, topdown=False)]
+
+
+def kill_processes_of_cgroups(prefix: str) -> None:
+    deadline = time.monotonic() + STOP_SECONDS
+    while time.monotonic() < deadline:
+        pids = set()
+        for folder in cgroup_folders(prefix):
+            for path in cgroup_tree(folder):
+                try:
+                    pids.update(map(int, (path / "cgroup.procs").read_text().split()))
+                except OSError:
+                    pass
+        # 0 stands for a process that this pid namespace cannot see.
+        pids.discard(0)
+        if not pids:
+            return
+        for pid in pids:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(POLL_SECONDS)
+
+
+def remove_cgroups(prefix: str) -> None:
+    for folder in cgroup_folders(prefix):
+        for path in cgroup_tree(folder):
+            try:
+                path.rmdir()
+            except OSError as error:
+                log(f"cannot remove {path}: {error}")
+
+
+def kernel_objects(instance: Instance) -> dict[str, list[str]]:
+    """What an instance holds in the kernel and on disk: compared before and after by tests that
+    claim that nothing is left behind."""
+    prefix = instance.settings.name_prefix
+    storage = instance.state / "lib" / "storage"
+    cgroups = [str(path) for folder in cgroup_folders(prefix) for path in cgroup_tree(folder)]
+    return {
+        "mounts": sorted(mount_points(instance.state)),
+        "cgroups": sorted(cgroups),
+        "interfaces": sorted(interfaces(prefix)),
+        "agent_folders": sorted(os.listdir(instance.state / "run" / "sandboxes")),
+        "storage": sorted(os.listdir(storage)) if storage.is_dir() else [],
+        "processes": sorted(processes_of_ids(instance.settings.id_base)),
+    }
+
+
+def processes_of_ids(id_base: int, span: int = 65536 * 4096) -> list[str]:
+    """Processes whose uid lies in the instance's id range."""
+    out = []
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            uid = os.stat(f"/proc/{entry}").st_uid
+            status = Path(f"/proc/{entry}/status").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        real = int(status.split("\nUid:", 1)[1].split()[0])
+        if id_base <= real < id_base + span or id_base <= uid < id_base + span:
+            out.append(f"{entry} {real}")
+    return out
