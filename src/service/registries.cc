@@ -1,0 +1,152 @@
+#include "service/registries.h"
+
+#include <algorithm>
+
+#include "model/image_reference.h"
+#include "wire/json.h"
+
+namespace service {
+namespace {
+
+using base::ErrorCode;
+using base::fail_field;
+using base::Result;
+
+constexpr size_t kHostBytesMax = 255;
+constexpr size_t kSecretBytesMax = 16 * 1024;  // cloud registries give tokens of several KiB
+constexpr size_t kRegistriesMax = 1000;
+
+std::string purpose(std::string_view host) { return base::cat("registry ", host); }
+
+// host[:port], in the form it has in a normalised reference.
+bool is_host(std::string_view text) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == ':' ||
+           c == '[' || c == ']';
+  };
+  return !text.empty() && text.size() <= kHostBytesMax && std::ranges::all_of(text, allowed);
+}
+
+RegistryView view_of(const store::Registry& row) {
+  return {.host = row.host,
+          .username = row.username,
+          .mirror = row.mirror,
+          .plain_http = row.plain_http,
+          .has_secret = !row.secret_sealed.empty()};
+}
+
+struct Parsed {
+  store::Registry row;
+  base::Secret secret;
+};
+
+Result<Parsed> parse(std::string host, std::string_view body) {
+  if (!is_host(host)) {
+    return fail_field("host", "the registry must be a host in lower case, optionally with a port");
+  }
+  ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+  wire::json::Reader reader(object);
+  ASSIGN_OR_RETURN(auto username, reader.optional<std::string>("username"));
+  ASSIGN_OR_RETURN(auto password, reader.optional<std::string>("password"));
+  ASSIGN_OR_RETURN(auto token, reader.optional<std::string>("token"));
+  ASSIGN_OR_RETURN(auto mirror, reader.optional<std::string>("mirror"));
+  ASSIGN_OR_RETURN(const auto plain_http, reader.optional<bool>("plain_http"));
+  RETURN_IF_ERROR(reader.finish());
+  if (password && token) {
+    return fail_field("token", "give either 'password' or 'token'");
+  }
+  if (mirror && !is_host(*mirror)) {
+    return fail_field("mirror", "'mirror' must be a host, optionally with a port");
+  }
+  Parsed out;
+  out.row.host = std::move(host);
+  out.row.username = std::move(username).value_or("");
+  out.row.mirror = std::move(mirror).value_or("");
+  out.row.plain_http = plain_http.value_or(false);
+  std::string secret = password ? std::move(*password) : std::move(token).value_or("");
+  const auto is_control = [](char c) { return static_cast<unsigned char>(c) < ' '; };
+  if (secret.size() > kSecretBytesMax || std::ranges::any_of(secret, is_control) ||
+      std::ranges::any_of(out.row.username, is_control)) {
+    return fail_field("password", "the credentials are too long or contain control characters");
+  }
+  out.secret = base::Secret(std::move(secret));
+  return out;
+}
+
+std::unexpected<base::Error> unknown(const std::string& host) {
+  return base::fail(ErrorCode::not_found, "registry '", host, "' is not set");
+}
+
+}  // namespace
+
+net::Task<Result<void>> Registries::load() {
+  auto read = [this] { return context_.store.list_registries(context_.team.name); };
+  CO_ASSIGN_OR_RETURN(auto rows, co_await context_.pool.run(std::move(read)));
+  for (store::Registry& row : rows) {
+    by_host_[row.host] = std::move(row);
+  }
+  co_return Result<void>{};
+}
+
+net::Task<Result<RegistryView>> Registries::put(std::string host, std::string body) {
+  CO_ASSIGN_OR_RETURN(auto parsed, parse(std::move(host), body));
+  store::Registry row = std::move(parsed.row);
+  if (!parsed.secret.empty()) {
+    row.secret_sealed = context_.secrets.seal(parsed.secret.reveal(), purpose(row.host));
+  }
+  if (by_host_.size() >= kRegistriesMax && !by_host_.contains(row.host)) {
+    co_return base::fail(ErrorCode::conflict, "more than ", kRegistriesMax, " registries");
+  }
+  auto write = [this, row] { return context_.store.put_registry(context_.team.name, row); };
+  CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(write)));
+  const RegistryView view = view_of(row);
+  by_host_[row.host] = std::move(row);
+  co_return view;
+}
+
+Result<RegistryView> Registries::get(const std::string& host) const {
+  const auto found = by_host_.find(host);
+  if (found == by_host_.end()) {
+    return unknown(host);
+  }
+  return view_of(found->second);
+}
+
+std::vector<RegistryView> Registries::list() const {
+  std::vector<RegistryView> out;
+  for (const auto& [host, row] : by_host_) {
+    out.push_back(view_of(row));
+  }
+  return out;
+}
+
+net::Task<Result<void>> Registries::remove(std::string host) {
+  if (!by_host_.contains(host)) {
+    co_return unknown(host);
+  }
+  auto write = [this, host] { return context_.store.delete_registry(context_.team.name, host); };
+  CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(write)));
+  by_host_.erase(host);
+  co_return Result<void>{};
+}
+
+Result<model::RegistryAccess> Registries::access(std::string_view image) const {
+  if (by_host_.empty() || model::is_local_image_path(image)) {
+    return model::RegistryAccess{};
+  }
+  ASSIGN_OR_RETURN(const auto reference, model::parse_image_reference(image));
+  const auto found = by_host_.find(reference.registry);
+  if (found == by_host_.end()) {
+    return model::RegistryAccess{};
+  }
+  const store::Registry& row = found->second;
+  model::RegistryAccess access{
+      .username = row.username, .mirror = row.mirror, .plain_http = row.plain_http};
+  if (!row.secret_sealed.empty()) {
+    ASSIGN_OR_RETURN(access.password,
+                     context_.secrets.unseal(row.secret_sealed, purpose(row.host)));
+  }
+  return access;
+}
+
+}  // namespace service

@@ -1,0 +1,42 @@
+// How a team reaches its registries: kept sealed in the store, in memory for the hot path. Loop
+// thread only. Secrets go in, never out.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "service/context.h"
+
+namespace service {
+
+// What may be shown of one.
+struct RegistryView {
+  std::string host;
+  std::string username;
+  std::string mirror;
+  bool plain_http = false;
+  bool has_secret = false;
+};
+
+class Registries {
+ public:
+  explicit Registries(Context& context) : context_(context) {}
+
+  net::Task<base::Result<void>> load();
+  // `body`: {"username", "password" | "token", "mirror", "plain_http"}.
+  net::Task<base::Result<RegistryView>> put(std::string host, std::string body);
+  [[nodiscard]] base::Result<RegistryView> get(const std::string& host) const;
+  [[nodiscard]] std::vector<RegistryView> list() const;
+  net::Task<base::Result<void>> remove(std::string host);
+
+  // For an image of that name: empty access (anonymous HTTPS) where nothing is set.
+  [[nodiscard]] base::Result<model::RegistryAccess> access(std::string_view image) const;
+
+ private:
+  Context& context_;
+  std::map<std::string, store::Registry> by_host_;
+};
+
+}  // namespace service

@@ -1,0 +1,95 @@
+// Sandboxes: the use cases of the API's sandbox routes. The caller comes first: what is not of its
+// team is not_found. Owned by main; loop thread only.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "service/access.h"
+#include "service/create_request.h"
+#include "service/lifecycle.h"
+
+namespace service {
+
+using SandboxEvent = store::Event;
+using SandboxFilter = store::SandboxFilter;
+using SandboxPage = store::Page<SandboxRow>;
+
+// What the engine keeps pooled: one exclusive channel to an agent. Given back by keep(), dropped
+// (which cancels what runs on it) otherwise.
+class AgentChannel {
+ public:
+  AgentChannel(engine::Engine& engine, std::string id,
+               std::unique_ptr<engine::AgentConnection> connection)
+      : engine_(&engine), id_(std::move(id)), connection_(std::move(connection)) {}
+  AgentChannel(AgentChannel&&) = default;
+  AgentChannel& operator=(AgentChannel&&) = default;
+
+  [[nodiscard]] net::Stream& stream() { return connection_->stream; }
+  [[nodiscard]] net::HttpReader& reader() { return connection_->reader; }
+  // Only once the last answer was read whole.
+  void keep() { engine_->give_back(id_, std::move(connection_)); }
+
+ private:
+  engine::Engine* engine_;
+  std::string id_;
+  std::unique_ptr<engine::AgentConnection> connection_;
+};
+
+struct Created {
+  SandboxRow row;
+  bool fresh = true;  // false: the idempotency key had made it before
+};
+
+struct IdempotencyKey {
+  std::string key;
+  std::string body_digest;
+};
+
+class Sandboxes {
+ public:
+  Sandboxes(Context& context, Lifecycle& lifecycle) : context_(context), lifecycle_(lifecycle) {}
+
+  net::Task<base::Result<Created>> create(Caller caller, std::string body,
+                                          std::optional<IdempotencyKey> key);
+  // The row as it is now; deleted ones only with `archived`.
+  net::Task<base::Result<SandboxRow>> get(Caller caller, std::string id, bool archived);
+  // The same, but not before it is ready, failed or deleted, or the deadline has passed.
+  net::Task<base::Result<SandboxRow>> wait_settled(Caller caller, std::string id, bool archived,
+                                                   net::Deadline deadline);
+  net::Task<base::Result<SandboxPage>> list(Caller caller, SandboxFilter filter);
+  net::Task<base::Result<SandboxRow>> patch(Caller caller, std::string id, std::string body);
+  net::Task<base::Result<void>> remove(Caller caller, std::string id);
+  // Whether it is gone by then.
+  net::Task<bool> wait_gone(LivePtr live, net::Deadline deadline);
+  // nullptr: there is none of that team that lives.
+  [[nodiscard]] LivePtr find_live(const Caller& caller, const std::string& id) const;
+
+  // Of deleted sandboxes too.
+  net::Task<base::Result<std::vector<SandboxEvent>>> events(Caller caller, std::string id,
+                                                            int64_t after, int64_t limit);
+
+  // A request into a ready sandbox: not_found, or not_ready with details.state.
+  [[nodiscard]] base::Result<Leases::Use> use(const Caller& caller, const std::string& id);
+  net::Task<base::Result<AgentChannel>> connect(std::string id);
+  // The error for an agent that went away: not_ready where the sandbox ended, else agent_failed.
+  [[nodiscard]] static base::Error agent_error(const Live& live, const base::Error& cause);
+
+  [[nodiscard]] std::map<std::string, int64_t> count_by_state() const {
+    return context_.live.count_by_state();
+  }
+  [[nodiscard]] uint64_t creates() const { return creates_; }
+  net::Task<base::Result<void>> check();  // store and engine answer
+
+ private:
+  net::Task<base::Result<Created>> repeat(SandboxRow row);
+  [[nodiscard]] SandboxRow new_row(const Caller& caller, const CreateRequest& request);
+
+  Context& context_;
+  Lifecycle& lifecycle_;
+  uint64_t creates_ = 0;
+};
+
+}  // namespace service
