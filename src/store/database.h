@@ -20,21 +20,21 @@ namespace store {
 
 using base::Result;
 
+using Prepared = std::shared_ptr<sqlite3_stmt>;
+
 // One run of a prepared statement. Reset when it goes; the database outlives it.
 class Statement {
  public:
-  Statement(sqlite3* database, sqlite3_stmt* prepared) : database_(database), prepared_(prepared) {}
-  Statement(Statement&& other) noexcept
-      : database_(other.database_),
-        prepared_(std::exchange(other.prepared_, nullptr)),
-        next_parameter_(other.next_parameter_) {}
+  Statement(sqlite3* database, Prepared prepared)
+      : database_(database), prepared_(std::move(prepared)) {}
+  Statement(Statement&& other) noexcept = default;
   Statement& operator=(Statement&&) = delete;
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
   ~Statement();
 
-  // Binds $1, $2, ... in turn. Texts must stay as they are until the statement is reset. Binding
-  // fails only for a bug (too many) or memory; step() then reports it.
+  // Binds $1, $2, ... in turn; texts are copied. Binding fails only for a bug (too many) or
+  // memory; step() then reports it.
   template <typename... Values>
   Statement& bind(const Values&... values) {
     (bind_one(values), ...);
@@ -73,7 +73,7 @@ class Statement {
   void note(int code);
 
   sqlite3* database_;
-  sqlite3_stmt* prepared_;
+  Prepared prepared_;
   int next_parameter_ = 1;
   int bind_error_ = 0;
 };
@@ -119,15 +119,11 @@ class Database {
   struct CloseDatabase {
     void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
   };
-  struct Finalize {
-    void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
-  };
   struct HashText {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
   };
   using Handle = std::unique_ptr<sqlite3, CloseDatabase>;
-  using Prepared = std::unique_ptr<sqlite3_stmt, Finalize>;
 
   explicit Database(Handle handle) : handle_(std::move(handle)) {}
   Result<void> begin();

@@ -1,0 +1,220 @@
+// Lists of the store: pages of sandboxes with filters, and events.
+#include <algorithm>
+#include <variant>
+
+#include "store/sandbox_row.h"
+#include "store/store.h"
+
+namespace store {
+namespace {
+
+using base::ErrorCode;
+using base::fail;
+
+// One page holds at most this many, whoever asks (the API's own limit).
+constexpr int64_t kPageMax = 1000;
+
+// A SELECT's text and values as they grow.
+class Query {
+ public:
+  explicit Query(std::string text) : text_(std::move(text)) {}
+  void add(std::string_view text) { text_ += text; }
+  void add_value(int64_t value) { add_placeholder(value); }
+  void add_value(std::string_view value) { add_placeholder(std::string(value)); }
+  [[nodiscard]] const std::string& text() const { return text_; }
+  void bind_to(Statement& statement) const {
+    for (const auto& value : values_) {
+      std::visit([&](const auto& one) { statement.bind(one); }, value);
+    }
+  }
+
+ private:
+  void add_placeholder(std::variant<int64_t, std::string> value) {
+    values_.push_back(std::move(value));
+    text_ += base::cat("$", values_.size());
+  }
+  std::string text_;
+  std::vector<std::variant<int64_t, std::string>> values_;
+};
+
+// The place of a row in the order of the list: "CREATED_MS.ID".
+struct Place {
+  int64_t created_ms = 0;
+  std::string id;
+};
+
+Result<Place> parse_cursor(const std::string& cursor) {
+  const size_t dot = cursor.find('.');
+  const auto time = base::parse_number<int64_t>(std::string_view(cursor).substr(0, dot));
+  if (dot == std::string::npos || !time) {
+    return base::fail_field("cursor", "the cursor is not one that a list has given");
+  }
+  return Place{.created_ms = *time, .id = cursor.substr(dot + 1)};
+}
+
+// `text` as the pattern of "contains", lower case, for LIKE ... ESCAPE '\'.
+std::string contains_pattern(std::string_view text) {
+  std::string out = "%";
+  for (const char letter : base::lower(text)) {
+    if (letter == '%' || letter == '_' || letter == '\\') {
+      out += '\\';
+    }
+    out += letter;
+  }
+  return out + "%";
+}
+
+void add_text_filter(Query& query, const std::string& text) {
+  const std::string pattern = contains_pattern(text);
+  query.add(" AND (lower(id) LIKE ");
+  query.add_value(pattern);
+  query.add(" ESCAPE '\\' OR lower(image) LIKE ");
+  query.add_value(pattern);
+  query.add(" ESCAPE '\\' OR lower(owner) LIKE ");
+  query.add_value(pattern);
+  query.add(
+      " ESCAPE '\\' OR EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
+      "AND lower(l.value) LIKE ");
+  query.add_value(pattern);
+  query.add(" ESCAPE '\\'))");
+}
+
+void add_filter(Query& query, const SandboxFilter& filter) {
+  if (!filter.archived) {
+    query.add(" AND state <> 'deleted'");
+  }
+  if (!filter.states.empty()) {
+    std::string_view separator = " AND state IN (";
+    for (const model::SandboxState state : filter.states) {
+      query.add(separator);
+      query.add_value(model::to_string(state));
+      separator = ", ";
+    }
+    query.add(")");
+  }
+  for (const auto& [name, value] : filter.labels) {
+    query.add(" AND EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
+              "AND l.name = ");
+    query.add_value(name);
+    query.add(" AND l.value = ");
+    query.add_value(value);
+    query.add(")");
+  }
+  if (filter.owner) {
+    query.add(" AND owner = ");
+    query.add_value(*filter.owner);
+  }
+  if (filter.image) {
+    query.add(" AND image = ");
+    query.add_value(*filter.image);
+  }
+  if (!filter.text.empty()) {
+    add_text_filter(query, filter.text);
+  }
+}
+
+Result<Event> read_event(const Statement& row) {
+  return Event{.id = row.get_int(0),
+               .at_ms = row.get_int(1),
+               .type = std::string(row.get_text(2)),
+               .reason = std::string(row.get_text(3)),
+               .message = std::string(row.get_text(4)),
+               .container = std::string(row.get_text(5))};
+}
+
+}  // namespace
+
+Result<Page<Sandbox>> Store::list(std::optional<std::string_view> team,
+                                  const SandboxFilter& filter) {
+  const int64_t limit = std::clamp<int64_t>(filter.limit, 1, kPageMax);
+  Query query(base::cat("SELECT ", kSandboxColumns, " FROM sandboxes WHERE "));
+  if (team) {
+    query.add("team = ");
+    query.add_value(*team);
+  } else {
+    query.add("TRUE");
+  }
+  add_filter(query, filter);
+  if (!filter.cursor.empty()) {
+    ASSIGN_OR_RETURN(const Place place, parse_cursor(filter.cursor));
+    query.add(" AND (created_ms, id) < (");
+    query.add_value(place.created_ms);
+    query.add(", ");
+    query.add_value(place.id);
+    query.add(")");
+  }
+  query.add(" ORDER BY created_ms DESC, id DESC LIMIT ");
+  query.add_value(limit + 1);
+
+  ASSIGN_OR_RETURN(Statement statement, database_.prepare(query.text()));
+  query.bind_to(statement);
+  Page<Sandbox> page;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, statement.step());
+    if (!more) {
+      return page;
+    }
+    if (static_cast<int64_t>(page.items.size()) == limit) {
+      const Sandbox& last = page.items.back();
+      page.next_cursor = base::cat(last.created_ms, ".", last.id);
+      return page;
+    }
+    ASSIGN_OR_RETURN(Sandbox sandbox, read_sandbox(statement));
+    page.items.push_back(std::move(sandbox));
+  }
+}
+
+Result<Page<Sandbox>> Store::list_sandboxes(std::string_view team, const SandboxFilter& filter) {
+  return list(team, filter);
+}
+
+Result<Page<Sandbox>> Store::list_sandboxes_of_all_teams(const SandboxFilter& filter) {
+  return list(std::nullopt, filter);
+}
+
+Result<Event> Store::append(std::string_view id, const Event& event) {
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database_.prepare(
+          "INSERT INTO events (sandbox_id, id, at_ms, type, reason, message, container) VALUES "
+          "($1, (SELECT COALESCE(MAX(id), 0) + 1 FROM events WHERE sandbox_id = $1), "
+          "$2, $3, $4, $5, $6) RETURNING id"));
+  statement.bind(id, event.at_ms, event.type, event.reason, event.message, event.container);
+  ASSIGN_OR_RETURN(const bool inserted, statement.step());
+  if (!inserted) {
+    return fail(ErrorCode::internal, "database: an event got no id");
+  }
+  Event out = event;
+  out.id = statement.get_int(0);
+  RETURN_IF_ERROR(statement.run());
+  return out;
+}
+
+Result<Event> Store::append_event(std::string_view team, std::string_view id, const Event& event) {
+  const auto work = [&]() -> Result<Event> {
+    RETURN_IF_ERROR(find(team, id));
+    return append(id, event);
+  };
+  return database_.transaction(work);
+}
+
+Result<std::vector<Event>> Store::list_events(std::string_view team, std::string_view id,
+                                              int64_t after, int64_t limit) {
+  RETURN_IF_ERROR(find(team, id));
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database_.prepare("SELECT id, at_ms, type, reason, message, container FROM events "
+                        "WHERE sandbox_id = $1 AND id > $2 ORDER BY id LIMIT $3"));
+  statement.bind(id, after, std::clamp<int64_t>(limit, 1, kPageMax));
+  std::vector<Event> out;
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, statement.step());
+    if (!more) {
+      return out;
+    }
+    ASSIGN_OR_RETURN(Event event, read_event(statement));
+    out.push_back(std::move(event));
+  }
+}
+
+}  // namespace store
