@@ -1,0 +1,118 @@
+"""What end-to-end and chaos tests share: an instance of their own, and the API as few calls."""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import httpx
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+sys.path.insert(0, str(ROOT / "clients" / "python"))
+import demo_image  # noqa: E402
+import instance  # noqa: E402
+
+IMAGE = demo_image.NAME
+WAIT_SECONDS = 30
+STATE_PARENT = Path("/var/lib")  # a real file system, open to every user
+POOL_MB = 4096
+
+
+def make_instance(name: str, subnet: str, id_base: int, shells: int = 8) -> instance.Instance:
+    """An instance with everything of its own; what a killed run left is removed first. `name` is
+    its interface prefix too, so it is short and ends in a letter."""
+    programs = Path(os.environ.get("SANDBOX_BUILD", ROOT / "build" / "release")).resolve()
+    settings = instance.Settings(
+        name_prefix=name, subnet=subnet, id_base=id_base, port=instance.free_port(),
+        metrics_port=instance.free_port(), shells=shells, storage_pool_mb=POOL_MB)
+    one = instance.Instance(STATE_PARENT / f"sandbox-gateway-test-{name}", programs, settings)
+    if one.state.exists():
+        one.purge()
+        one.settings = settings
+    return one
+
+
+def import_demo_image(one: instance.Instance) -> None:
+    with demo_image.make_tar(ROOT / "build" / "demo-image").open("rb") as tar:
+        status, answer = one.request("POST", f"/images?name={IMAGE}", tar, 300)
+    assert status in (200, 201), answer
+
+
+def eventually(condition, seconds: float = WAIT_SECONDS, what: str = ""):
+    """The first true value of condition(); level-triggered."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
+        time.sleep(0.05)
+
+
+class Api:
+    """The API as a caller sees it. Plain calls give the response; the others assert success."""
+
+    def __init__(self, one: instance.Instance):
+        self.instance = one
+        self.http = self.client(one.token)
+
+    def client(self, token: str) -> httpx.Client:
+        return httpx.Client(base_url=self.instance.url, timeout=120,
+                            headers={"Authorization": f"Bearer {token}"})
+
+    def post(self, path: str, body=None, **options) -> httpx.Response:
+        return self.http.post(path, json=body, **options)
+
+    def get(self, path: str, **options) -> httpx.Response:
+        return self.http.get(path, **options)
+
+    def delete(self, path: str, **options) -> httpx.Response:
+        return self.http.delete(path, **options)
+
+    def create(self, image: str = IMAGE, **fields) -> dict:
+        body = {"image": image, "cpus": 1, "memory_mb": 256, **fields}
+        answer = self.post("/sandboxes?wait=60", body)
+        assert answer.status_code == 201, answer.text
+        assert answer.json()["state"] == "ready", answer.text
+        return answer.json()
+
+    def run(self, sandbox: str, *argv: str, **fields) -> dict:
+        answer = self.post(f"/sandboxes/{sandbox}/run", {"argv": list(argv), **fields})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def shell(self, sandbox: str, command: str, **fields) -> dict:
+        answer = self.post(f"/sandboxes/{sandbox}/run", {"command": command, **fields})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def output(self, sandbox: str, command: str, **fields) -> str:
+        """Standard output of a shell command that must succeed."""
+        result = self.shell(sandbox, command, **fields)
+        assert result["exit_code"] == 0, result
+        return result["stdout"].strip()
+
+    def upload(self, sandbox: str, path: str, data: bytes, **query) -> httpx.Response:
+        return self.http.put(f"/sandboxes/{sandbox}/files", params={"path": path, **query},
+                             content=data)
+
+    def download(self, sandbox: str, path: str, **query) -> httpx.Response:
+        return self.http.get(f"/sandboxes/{sandbox}/files", params={"path": path, **query})
+
+    def remove(self, sandbox: str) -> None:
+        answer = self.delete(f"/sandboxes/{sandbox}?wait=60")
+        assert answer.status_code in (202, 204, 404), answer.text
+
+    def state(self, sandbox: str) -> str:
+        answer = self.get(f"/sandboxes/{sandbox}")
+        return answer.json()["state"] if answer.status_code == 200 else "absent"
+
+
+def error_of(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code; every error body has the one form and the request's id."""
+    error = answer.json()["error"]
+    assert set(error) == {"code", "message", "details"}, error
+    assert error["message"], error
+    assert error["details"]["request_id"] == answer.headers["x-request-id"]
+    return answer.status_code, error["code"]
