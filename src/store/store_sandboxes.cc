@@ -142,7 +142,7 @@ Result<Sandbox> Store::find_sandbox(std::string_view team, std::string_view id, 
 Result<std::vector<Sandbox>> Store::all_live_sandboxes() {
   static const std::string sql =
       base::cat("SELECT ", kSandboxColumns,
-                " FROM sandboxes WHERE state <> 'deleted' ORDER BY team, created_ms, id");
+                " FROM sandboxes WHERE state <> 'deleted' ORDER BY created_ms, id");
   ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
   return read_all(statement);
 }
@@ -255,14 +255,15 @@ Result<std::vector<Sandbox>> Store::due_sandboxes(int64_t now_ms) {
       "(state = 'queued' AND queue_deadline_ms BETWEEN 1 AND $1) OR "
       "(state = 'starting' AND start_deadline_ms BETWEEN 1 AND $1) OR "
       "(state IN ('ready', 'failed') AND lease_expires_ms BETWEEN 1 AND $1) OR "
-      "max_lifetime_ms BETWEEN 1 AND $1) ORDER BY team, created_ms, id");
+      "max_lifetime_ms BETWEEN 1 AND $1) ORDER BY created_ms, id");
   ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
   return read_all(statement.bind(now_ms));
 }
 
 Result<int64_t> Store::forget_deleted_before(int64_t deleted_ms) {
   RETURN_IF_ERROR(database_.execute(
-      "DELETE FROM sandboxes WHERE state = 'deleted' AND deleted_ms < $1", deleted_ms));
+      "DELETE FROM sandboxes WHERE created_ms < $1 AND state = 'deleted' AND deleted_ms < $1",
+      deleted_ms));
   return database_.changes();
 }
 

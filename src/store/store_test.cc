@@ -206,7 +206,7 @@ TEST_F(StoreTest, set_state_changes_only_from_the_states_named) {
 }
 
 TEST_F(StoreTest, deletion_archives_the_row_and_drops_the_environment) {
-  insert(sandbox("sbx-a"));
+  insert(sandbox("sbx-a", 1));
   const auto gone = store().set_state(kTeam, "sbx-a",
                                       {.from = {SandboxState::starting},
                                        .to = SandboxState::deleted,
