@@ -1,0 +1,130 @@
+#include "cli/application.h"
+
+#include <signal.h>
+
+#include <cerrno>
+
+#include "cli/command_line.h"
+#include "cli/context.h"
+
+namespace cli {
+
+using base::ErrorCode;
+using base::fail;
+
+namespace {
+
+// One overload a command, so that the variant's visitor cannot forget one.
+struct Dispatch {
+  Context& context;
+  Result<int> operator()(const ShowText& text) const {
+    RETURN_IF_ERROR(context.console.write_out(text.text));
+    return 0;
+  }
+  Result<int> operator()(const LoginOptions& options) const { return login(context, options); }
+  Result<int> operator()(const CreateOptions& options) const { return create(context, options); }
+  Result<int> operator()(const ListOptions& options) const { return list(context, options); }
+  Result<int> operator()(const GetOptions& options) const { return get(context, options); }
+  Result<int> operator()(const RunOptions& options) const { return run(context, options); }
+  Result<int> operator()(const ExecOptions& options) const { return exec(context, options); }
+  Result<int> operator()(const CopyOptions& options) const { return copy(context, options); }
+  Result<int> operator()(const EventsOptions& options) const { return events(context, options); }
+  Result<int> operator()(const RemoveOptions& options) const { return remove(context, options); }
+  Result<int> operator()(const ImagePullOptions& options) const {
+    return image_pull(context, options);
+  }
+  Result<int> operator()(const ImageListOptions& options) const {
+    return image_list(context, options);
+  }
+  Result<int> operator()(const ImageRemoveOptions& options) const {
+    return image_remove(context, options);
+  }
+  Result<int> operator()(const ImageImportOptions& options) const {
+    return image_import(context, options);
+  }
+  Result<int> operator()(const ImageGcOptions& options) const { return image_gc(context, options); }
+  Result<int> operator()(const VersionOptions& options) const { return version(context, options); }
+  Result<int> operator()(const CompletionOptions& options) const {
+    return completion(context, options);
+  }
+};
+
+template <typename... Options>
+bool is_one_of(const Invocation& invocation) {
+  return (std::holds_alternative<Options>(invocation) || ...);
+}
+
+Result<int> invoke(const ParsedCommandLine& parsed, const Environment& environment,
+                   Console& console, Interrupt& interrupt, const base::Clock& clock,
+                   base::Random& random) {
+  const bool offline = is_one_of<ShowText, CompletionOptions, LoginOptions>(parsed.invocation);
+  Settings settings{.url = std::string(kDefaultUrl)};
+  if (!offline) {
+    ASSIGN_OR_RETURN(settings,
+                     load_settings(environment, parsed.global.url, parsed.global.token_file));
+    if (settings.token.empty() && !is_one_of<VersionOptions>(parsed.invocation)) {
+      return fail(ErrorCode::unauthenticated, "no token for ", settings.url,
+                  ": run 'sandbox login' or set SANDBOX_GATEWAY_TOKEN");
+    }
+  }
+  HttpClient http(settings.url, settings.token, interrupt);
+  Api api(http, interrupt);
+  Context context{.http = http,
+                  .api = api,
+                  .console = console,
+                  .interrupt = interrupt,
+                  .clock = clock,
+                  .random = random,
+                  .global = parsed.global,
+                  .environment = environment};
+  return std::visit(Dispatch{context}, parsed.invocation);
+}
+
+}  // namespace
+
+std::string describe_error(const base::Error& error) {
+  std::string text = base::cat("error: ", base::to_string(error.code), ": ", error.message);
+  for (const auto& [key, value] : error.details) {
+    // Worth quoting to an operator when it was not the caller's mistake.
+    if (key == "request_id" && base::http_status(error.code) >= 500) {
+      text += base::cat(" (request ", value, ")");
+    }
+  }
+  return text;
+}
+
+Result<void> print_value(Context& context, const wire::json::Value& value,
+                         const std::string& table) {
+  switch (context.global.output) {
+    case OutputFormat::json:
+      return context.console.write_out(format_json(value));
+    case OutputFormat::yaml:
+      return context.console.write_out(format_yaml(value));
+    default:
+      return context.console.write_out(table);
+  }
+}
+
+int run_application(const std::vector<std::string>& words, const Environment& environment,
+                    Console& console, Interrupt& interrupt, const base::Clock& clock,
+                    base::Random& random) {
+  Result<int> outcome = 0;
+  if (const auto parsed = parse_command_line(words)) {
+    outcome = invoke(*parsed, environment, console, interrupt, clock, random);
+  } else {
+    outcome = std::unexpected(parsed.error());
+  }
+  if (outcome) {
+    return *outcome;
+  }
+  if (outcome.error().code == ErrorCode::cancelled && interrupt.signal() != 0) {
+    return kExitSignalBase + interrupt.signal();
+  }
+  // Whoever read our output has seen enough.
+  if (outcome.error().errno_value != EPIPE) {
+    console.note(describe_error(outcome.error()));
+  }
+  return kExitOwnError;
+}
+
+}  // namespace cli

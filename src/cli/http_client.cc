@@ -1,0 +1,284 @@
+#include "cli/http_client.h"
+
+#include <curl/curl.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+namespace cli {
+
+using base::ErrorCode;
+using base::fail;
+
+namespace {
+
+constexpr long kConnectMillisecondsMax = 10'000;
+// How often the loop looks up without traffic: silence is counted in seconds.
+constexpr int kPollMilliseconds = 500;
+// Headers of one answer; ours have about a dozen short ones.
+constexpr size_t kHeadersMax = 200;
+
+// What libcurl's callbacks share with send() during one request.
+struct Transfer {
+  const HttpRequest& request;
+  const BodySink& sink;
+  const TransferObserver& observer;
+  Interrupt& interrupt;
+  HttpResponse response;
+  Result<void> outcome;
+  TransferCounts counts;
+  std::chrono::steady_clock::time_point last_activity = std::chrono::steady_clock::now();
+};
+
+size_t on_header(char* bytes, size_t size, size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const std::string_view line(bytes, size * count);
+  if (line.starts_with("HTTP/")) {  // also after "100 Continue": start over
+    transfer.response.headers.clear();
+    const size_t blank = line.find(' ');
+    const auto digits = blank == line.npos ? std::string_view{} : line.substr(blank + 1, 3);
+    transfer.response.status = base::parse_number<int>(digits).value_or(0);
+    return size * count;
+  }
+  const size_t colon = line.find(':');
+  if (colon != line.npos && transfer.response.headers.size() < kHeadersMax) {
+    std::string_view value = line.substr(colon + 1);
+    while (!value.empty() && (value.back() == '\r' || value.back() == '\n')) {
+      value.remove_suffix(1);
+    }
+    transfer.response.headers.emplace_back(base::lower(line.substr(0, colon)),
+                                           std::string(base::trim(value)));
+  }
+  return size * count;
+}
+
+size_t on_body(char* bytes, size_t size, size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const std::string_view piece(bytes, size * count);
+  if (transfer.sink && transfer.response.status / 100 == 2) {
+    transfer.outcome = transfer.sink(transfer.response, piece);
+  } else if (transfer.response.body.size() + piece.size() > kAnswerBytesMax) {
+    transfer.outcome = fail(ErrorCode::body_too_large, "the gateway's answer is too long");
+  } else {
+    transfer.response.body += piece;
+  }
+  return transfer.outcome ? piece.size() : CURL_WRITEFUNC_ERROR;
+}
+
+size_t on_read(char* buffer, size_t size, size_t count, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  transfer.outcome = transfer.interrupt.wait_for(transfer.request.body_fd, POLLIN);
+  if (!transfer.outcome) {
+    return CURL_READFUNC_ABORT;
+  }
+  // Waiting for our own input is not the peer's silence.
+  transfer.last_activity = std::chrono::steady_clock::now();
+  while (true) {
+    const ssize_t got = ::read(transfer.request.body_fd, buffer, size * count);
+    if (got >= 0) {
+      return static_cast<size_t>(got);
+    }
+    if (errno != EINTR) {
+      transfer.outcome = base::fail_errno(errno, "read what is to be sent");
+      return CURL_READFUNC_ABORT;
+    }
+  }
+}
+
+int on_progress(void* user, curl_off_t receive_total, curl_off_t received, curl_off_t send_total,
+                curl_off_t sent) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const TransferCounts counts{sent, send_total, received, receive_total};
+  if (counts.sent != transfer.counts.sent || counts.received != transfer.counts.received) {
+    transfer.last_activity = std::chrono::steady_clock::now();
+  }
+  transfer.counts = counts;
+  if (transfer.observer) {
+    transfer.observer(counts);
+  }
+  return 0;
+}
+
+struct HeaderList {
+  curl_slist* list = nullptr;
+  HeaderList() = default;
+  HeaderList(const HeaderList&) = delete;
+  HeaderList& operator=(const HeaderList&) = delete;
+  ~HeaderList() { curl_slist_free_all(list); }
+  void add(const std::string& line) { list = curl_slist_append(list, line.c_str()); }
+};
+
+std::unexpected<base::Error> transport_error(CURLcode code, const char* detail,
+                                             const std::string& url) {
+  const std::string_view text = detail[0] != '\0' ? detail : curl_easy_strerror(code);
+  const ErrorCode kind = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST
+                             ? ErrorCode::unavailable
+                             : ErrorCode::connection_closed;
+  return fail(kind, "request to ", url, ": ", text);
+}
+
+void set_body(CURL* easy, Transfer& transfer) {
+  const HttpRequest& request = transfer.request;
+  if (request.body_fd >= 0) {
+    curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
+    curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
+    curl_easy_setopt(easy, CURLOPT_READDATA, &transfer);
+    if (request.body_size) {
+      curl_easy_setopt(easy, CURLOPT_INFILESIZE_LARGE, static_cast<curl_off_t>(*request.body_size));
+    }
+  } else if (!request.body.empty() || request.method == "POST" || request.method == "PUT") {
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                     static_cast<curl_off_t>(request.body.size()));
+    curl_easy_setopt(easy, CURLOPT_POSTFIELDS, request.body.data());
+  }
+  if (request.method == "HEAD") {
+    curl_easy_setopt(easy, CURLOPT_NOBODY, 1L);
+  }
+  curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
+}
+
+// Runs the loop until the transfer ends; the code of its end, or an error of our own.
+Result<CURLcode> perform(CURLM* multi, Transfer& transfer) {
+  while (true) {
+    int running = 0;
+    if (const CURLMcode code = curl_multi_perform(multi, &running); code != CURLM_OK) {
+      return fail(ErrorCode::internal, "libcurl: ", curl_multi_strerror(code));
+    }
+    int left = 0;
+    while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+      if (message->msg == CURLMSG_DONE) {
+        return message->data.result;
+      }
+    }
+    if (running == 0) {
+      return fail(ErrorCode::internal, "libcurl lost the request");
+    }
+    if (!transfer.request.ignore_signals) {
+      RETURN_IF_ERROR(transfer.interrupt.check());
+    }
+    const auto silence = std::chrono::steady_clock::now() - transfer.last_activity;
+    if (silence > std::chrono::seconds(transfer.request.silence_seconds_max)) {
+      return fail(ErrorCode::deadline_exceeded, "no answer from the gateway for ",
+                  transfer.request.silence_seconds_max, " s");
+    }
+    curl_waitfd signals{transfer.interrupt.fd(), CURL_WAIT_POLLIN, 0};
+    const bool watch = transfer.interrupt.fd() >= 0 && !transfer.request.ignore_signals;
+    curl_multi_poll(multi, &signals, watch ? 1U : 0U, kPollMilliseconds, nullptr);
+  }
+}
+
+std::string host_of(std::string_view url) {
+  const size_t scheme = url.find("://");
+  std::string_view rest = scheme == url.npos ? url : url.substr(scheme + 3);
+  rest = rest.substr(0, rest.find('/'));
+  if (rest.starts_with('[')) {
+    return std::string(rest.substr(1, rest.find(']') - 1));
+  }
+  return base::lower(rest.substr(0, rest.find(':')));
+}
+
+}  // namespace
+
+struct HttpClient::Handles {
+  CURL* easy = curl_easy_init();
+  CURLM* multi = curl_multi_init();
+  Handles() = default;
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+  ~Handles() {
+    curl_easy_cleanup(easy);
+    curl_multi_cleanup(multi);
+  }
+};
+
+const std::string* HttpResponse::find(std::string_view name) const {
+  const auto found =
+      std::ranges::find(headers, name, [](const auto& h) -> std::string_view { return h.first; });
+  return found == headers.end() ? nullptr : &found->second;
+}
+
+HttpClient::HttpClient(std::string url, base::Secret token, Interrupt& interrupt)
+    : url_(std::move(url)), token_(std::move(token)), interrupt_(interrupt) {
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+  handles_ = std::make_unique<Handles>();
+}
+
+HttpClient::~HttpClient() = default;
+
+Result<HttpResponse> HttpClient::send(const HttpRequest& request, const BodySink& sink,
+                                      const TransferObserver& observer) {
+  CURL* easy = handles_->easy;
+  curl_easy_reset(easy);
+  char detail[CURL_ERROR_SIZE] = "";
+  Transfer transfer{
+      .request = request, .sink = sink, .observer = observer, .interrupt = interrupt_};
+  HeaderList headers;
+  if (!token_.empty()) {
+    headers.add("Authorization: Bearer " + token_.reveal());  // the request needs the secret
+  }
+  for (const auto& [name, value] : request.headers) {
+    headers.add(base::cat(name, ": ", value));
+  }
+  const std::string full_url = url_ + request.target;
+  curl_easy_setopt(easy, CURLOPT_URL, full_url.c_str());
+  curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
+  curl_easy_setopt(easy, CURLOPT_USERAGENT, "sandbox-cli/" SANDBOX_VERSION);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.list);
+  curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectMillisecondsMax);
+  curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request.fresh_connection ? 1L : 0L);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, detail);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(easy, CURLOPT_HEADERDATA, &transfer);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
+  curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &transfer);
+  if (is_loopback_url(url_)) {  // a proxy elsewhere cannot reach this machine's loopback
+    curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
+  }
+  set_body(easy, transfer);
+  curl_multi_add_handle(handles_->multi, easy);
+  auto end = perform(handles_->multi, transfer);
+  // Removing an unfinished transfer closes its connection: that is what cancels a command.
+  curl_multi_remove_handle(handles_->multi, easy);
+  if (!transfer.outcome) {
+    return std::unexpected(std::move(transfer.outcome).error());
+  }
+  if (!end) {
+    return std::unexpected(std::move(end).error());
+  }
+  // A server may refuse an upload with an answer before it has read all of it.
+  const bool answered_early = *end == CURLE_SEND_ERROR && transfer.response.status >= 400;
+  if (*end != CURLE_OK && !answered_early) {
+    return transport_error(*end, detail, url_);
+  }
+  return std::move(transfer.response);
+}
+
+Result<std::string> parse_gateway_url(std::string_view url) {
+  url = base::trim(url);
+  while (url.ends_with('/')) {
+    url.remove_suffix(1);
+  }
+  const bool scheme = url.starts_with("http://") || url.starts_with("https://");
+  const bool plain = std::ranges::all_of(url, [](char c) { return c > ' ' && c < 0x7f; });
+  if (!scheme || !plain || url.contains('@') || url.contains('?') || url.contains('#') ||
+      host_of(url).empty()) {
+    return base::fail_field("url", "'", url, "' is not a gateway URL like https://host:port");
+  }
+  return std::string(url);
+}
+
+bool is_loopback_url(std::string_view url) {
+  const std::string host = host_of(url);
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+}  // namespace cli
