@@ -15,5 +15,5 @@ program(sandbox-agent agent.cc agent)
 # The agent runs in any image, so it depends on nothing in it. Sanitizers that cannot be linked
 # statically (address, thread) get a dynamic agent, which is tested outside a sandbox.
 if(TARGET sandbox-agent AND NOT SANDBOX_SANITIZE MATCHES "address|thread" AND NOT SANDBOX_FUZZ)
-  target_link_options(sandbox-agent PRIVATE -static)
+  target_link_options(sandbox-agent PRIVATE -static $<$<CONFIG:Release>:-s>)
 endif()

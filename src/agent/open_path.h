@@ -1,0 +1,17 @@
+// Opening what a client names. Links are followed as a process of the sandbox would follow them,
+// but for magic ones: /proc/self/fd/N would be the agent's own descriptor.
+#pragma once
+
+#include <string>
+
+#include "base/error.h"
+#include "base/fd.h"
+
+namespace agent {
+
+using base::Result;
+
+// openat2(RESOLVE_NO_MAGICLINKS); errors are the API's (file_error). The flags hold no O_CREAT.
+Result<base::Fd> open_path(int folder, const std::string& path, int flags);
+
+}  // namespace agent

@@ -1,0 +1,42 @@
+// The agent's HTTP server: accepts on one listening socket, one coroutine a connection, routes by
+// the table of api/agent-protocol.md. Owned by main; loop thread only; at most kConnectionsMax
+// connections. Idle connections are kept for as long as the gateway keeps them.
+#pragma once
+
+#include <string_view>
+
+#include "agent/agent.h"
+#include "base/fd.h"
+#include "net/http.h"
+#include "net/task_group.h"
+
+namespace agent {
+
+using net::Task;
+
+class Server {
+ public:
+  static constexpr size_t kConnectionsMax = 1024;
+
+  // `listener` is a non-blocking listening socket.
+  Server(Agent& agent, base::Fd listener);
+  ~Server();
+  // Accepts until cancelled, then ends all connections.
+  Task<void> serve();
+
+ private:
+  Task<void> serve_connection(base::Fd socket);
+  // True if the connection can take another request.
+  Task<bool> serve_request(net::Stream& stream, net::HttpReader& reader,
+                           const wire::http::Request& request);
+  Task<Result<void>> dispatch(net::Stream& stream, net::HttpReader& reader,
+                              const wire::http::Request& request);
+  Task<Result<void>> run(net::Stream& stream, net::HttpReader& reader,
+                         const wire::http::Request& request);
+
+  Agent& agent_;
+  base::Fd listener_;
+  net::TaskGroup connections_;
+};
+
+}  // namespace agent

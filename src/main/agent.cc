@@ -1,0 +1,135 @@
+// sandbox-agent: PID 1 of a sandbox. See api/agent-protocol.md for how it is started.
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <string_view>
+
+#include "agent/agent.h"
+#include "agent/server.h"
+#include "base/log.h"
+#include "base/sys.h"
+#include "net/task_group.h"
+
+namespace {
+
+using base::Fd;
+using base::Result;
+
+// api/agent-protocol.md, "How the agent is started".
+constexpr int kListenerFd = 3;
+constexpr int kConfigFd = 4;
+constexpr int kCgroupFd = 5;
+constexpr int kOomCounterFd = 6;
+constexpr int kSpoolFd = 7;
+constexpr size_t kConfigBytesMax = 16 * 1024 * 1024;
+constexpr int kBacklog = 256;
+
+struct Flags {
+  std::string listen;
+  std::string config;
+  std::string cgroup;  // tests only, as fd 5 otherwise
+};
+
+// A descriptor the node handed over, or an invalid one.
+Fd take_descriptor(int number) {
+  if (::fcntl(number, F_GETFD) < 0) {
+    return {};
+  }
+  ::fcntl(number, F_SETFD, FD_CLOEXEC);
+  return Fd(number);
+}
+
+Result<Flags> parse_flags(int count, char** values) {
+  Flags flags;
+  for (int i = 1; i < count; i += 2) {
+    const std::string_view name = values[i];
+    std::string* target = name == "--listen"   ? &flags.listen
+                          : name == "--config" ? &flags.config
+                          : name == "--cgroup" ? &flags.cgroup
+                                               : nullptr;
+    if (target == nullptr || i + 1 == count) {
+      return base::fail(base::ErrorCode::invalid_field,
+                        "usage: sandbox-agent [--listen PATH --config FILE [--cgroup FOLDER]]");
+    }
+    *target = values[i + 1];
+  }
+  return flags;
+}
+
+// What every command inherits is put right once: no ignored or blocked signals but the two that
+// spawn() takes back, no capabilities that survive a change of user, no descriptors but ours.
+void prepare_process() {
+  for (int number = 1; number < NSIG; ++number) {
+    ::signal(number, SIG_DFL);
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t nothing;
+  sigemptyset(&nothing);
+  ::sigprocmask(SIG_SETMASK, &nothing, nullptr);
+  ::prctl(PR_SET_DUMPABLE, 0);
+  ::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
+  ::umask(0);
+}
+
+Result<agent::AgentOptions> read_options(const Flags& flags) {
+  agent::AgentOptions options;
+  std::string text;
+  if (flags.config.empty()) {
+    const Fd config = take_descriptor(kConfigFd);
+    ASSIGN_OR_RETURN(text, base::sys::read_all(config.get(), kConfigBytesMax));
+  } else {
+    ASSIGN_OR_RETURN(text, base::sys::read_file(flags.config, kConfigBytesMax));
+  }
+  ASSIGN_OR_RETURN(options.config, agent::parse_config(text));
+  if (flags.listen.empty()) {
+    options.cgroup = take_descriptor(kCgroupFd);
+    options.oom_counter = take_descriptor(kOomCounterFd);
+    options.spool_folder = take_descriptor(kSpoolFd);
+  } else if (!flags.cgroup.empty()) {
+    ASSIGN_OR_RETURN(options.cgroup, base::sys::open(flags.cgroup, O_RDONLY | O_DIRECTORY));
+  }
+  return options;
+}
+
+Result<void> run(const Flags& flags) {
+  prepare_process();
+  Fd listener;
+  if (flags.listen.empty()) {
+    ::syscall(SYS_close_range, kSpoolFd + 1, ~0U, 0);
+    listener = take_descriptor(kListenerFd);
+  } else {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+    ASSIGN_OR_RETURN(listener, base::sys::listen_unix(flags.listen, 0600, kBacklog));
+    RETURN_IF_ERROR(base::sys::set_nonblocking(listener.get()));
+  }
+  if (!listener) {
+    return base::fail(base::ErrorCode::invalid_field, "no listening socket was handed over");
+  }
+  ASSIGN_OR_RETURN(auto options, read_options(flags));
+  net::EventLoop loop;
+  agent::Agent agent(loop, std::move(options));
+  agent::Server server(agent, std::move(listener));
+  net::TaskGroup group(loop);
+  group.spawn(server.serve());
+  loop.run();
+  return {};
+}
+
+}  // namespace
+
+int main(int count, char** values) {
+  const auto flags = parse_flags(count, values);
+  const auto result = flags ? run(*flags) : Result<void>(std::unexpected(flags.error()));
+  if (!result) {
+    base::Log(STDERR_FILENO).error("the agent cannot start", {{"error", result.error().message}});
+    return 2;
+  }
+  return 0;
+}
