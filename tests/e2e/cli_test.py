@@ -1,0 +1,77 @@
+"""The command line program as a person uses it."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+
+from deployment import IMAGE, eventually
+
+
+def test_whole_life(api, sandbox_cli, tmp_path):
+    created = sandbox_cli("create", IMAGE, "--memory", "128m")
+    assert created.returncode == 0, created.stderr
+    sandbox = created.stdout.decode().strip()
+    assert sandbox in sandbox_cli("list").stdout.decode()
+    shown = json.loads(sandbox_cli("get", sandbox, "-o", "json").stdout)
+    assert (shown["id"], shown["memory_mb"]) == (sandbox, 128)
+    ran = sandbox_cli("exec", sandbox, "--", "sh", "-c", "cat; echo e >&2; exit 9", stdin=b"in")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (9, b"in", b"e\n")
+    source, target = tmp_path / "a", tmp_path / "b"
+    source.write_bytes(os.urandom(100_000))
+    assert sandbox_cli("cp", str(source), f"{sandbox}:/root/a").returncode == 0
+    assert sandbox_cli("cp", f"{sandbox}:/root/a", str(target)).returncode == 0
+    assert target.read_bytes() == source.read_bytes()
+    assert b"ready" in sandbox_cli("events", sandbox).stdout
+    removed = sandbox_cli("rm", sandbox)
+    assert removed.returncode == 0, removed.stderr
+    assert api.state(sandbox) == "absent"
+    assert sandbox_cli("get", sandbox).returncode == 125
+
+
+def test_run_creates_and_deletes(api, sandbox_cli):
+    before = len(api.get("/sandboxes").json()["items"])
+    done = sandbox_cli("run", IMAGE, "--", "sh", "-c", "echo hi; exit 4")
+    assert (done.returncode, done.stdout) == (4, b"hi\n"), done.stderr
+    assert len(api.get("/sandboxes").json()["items"]) == before
+
+
+def test_exit_codes(sandbox_cli, shared_box):
+    assert sandbox_cli("exec", shared_box, "--", "no-such-program").returncode == 127
+    assert sandbox_cli("exec", shared_box, "--timeout", "1s", "--", "sleep", "60").returncode == 124
+    assert sandbox_cli("exec", "sb-none", "--", "true").returncode == 125
+    assert sandbox_cli("no-such-command").returncode == 125
+    tty = sandbox_cli("exec", "-t", shared_box, "--", "true")
+    assert tty.returncode == 125 and tty.stderr
+
+
+def test_interrupt_cancels_the_remote_command(api, sandbox_cli, shared_box):
+    process = subprocess.Popen([sandbox_cli.program, "exec", shared_box, "--", "sleep", "6666"],
+                               env=sandbox_cli.environment, stdin=subprocess.DEVNULL)
+    eventually(lambda: api.shell(shared_box, "pgrep -f 'sleep 6666'")["exit_code"] == 0)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=20) == 130
+    eventually(lambda: api.shell(shared_box, "pgrep -f 'sleep 6666'")["exit_code"] == 1)
+
+
+def test_wrong_token_and_no_gateway(sandbox_cli):
+    wrong = sandbox_cli("list", env={"SANDBOX_GATEWAY_TOKEN": "wrong-canary"})
+    assert wrong.returncode == 125 and b"wrong-canary" not in wrong.stderr
+    assert sandbox_cli("list", env={"SANDBOX_GATEWAY_URL": "http://127.0.0.1:1"}).returncode == 125
+
+
+def test_login_writes_a_private_file(deployed, sandbox_cli, tmp_path):
+    empty = {"SANDBOX_GATEWAY_URL": "", "SANDBOX_GATEWAY_TOKEN": "",
+             "XDG_CONFIG_HOME": str(tmp_path)}
+    done = sandbox_cli("login", deployed.url, stdin=deployed.token.encode() + b"\n", env=empty)
+    assert done.returncode == 0, done.stderr
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files and all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
+    assert sandbox_cli("list", env=empty).returncode == 0
+
+
+def test_images_and_version(sandbox_cli):
+    assert IMAGE in sandbox_cli("image", "list").stdout.decode()
+    assert sandbox_cli("version").returncode == 0
+    assert b"sandbox" in sandbox_cli("completion", "bash").stdout

@@ -1,0 +1,142 @@
+"""Network: out through NAT, and nothing else: no other sandbox, no host, no link-local."""
+
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from deployment import eventually
+
+OUTSIDE_NAME = "sgtest-outside"  # a network namespace that plays the world
+OUTSIDE_HOST, OUTSIDE_PEER = "198.51.100.1", "198.51.100.2"
+PORT = 18099
+REFUSED = {"TIMEOUT", "ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "EPERM", "EACCES"}
+
+
+def ip(*argv: str, check: bool = True) -> None:
+    subprocess.run(["ip", *argv], check=check, capture_output=not check)
+
+
+@pytest.fixture(scope="module")
+def outside():
+    """A host beyond ours, with a TCP server; reached by routing through this machine."""
+    ip("netns", "delete", OUTSIDE_NAME, check=False)
+    ip("netns", "add", OUTSIDE_NAME)
+    ip("link", "add", "tst-out", "type", "veth", "peer", "tst-in", "netns", OUTSIDE_NAME)
+    ip("addr", "add", f"{OUTSIDE_HOST}/24", "dev", "tst-out")
+    ip("link", "set", "tst-out", "up")
+    ip("-n", OUTSIDE_NAME, "addr", "add", f"{OUTSIDE_PEER}/24", "dev", "tst-in")
+    ip("-n", OUTSIDE_NAME, "link", "set", "tst-in", "up")
+    program = ("import socket,sys\ns=socket.create_server(('0.0.0.0',%d))\n"
+               "while True:\n c,a=s.accept(); c.sendall(a[0].encode()); c.close()\n" % PORT)
+    server = subprocess.Popen(["ip", "netns", "exec", OUTSIDE_NAME, sys.executable, "-c", program])
+    eventually(lambda: reachable(OUTSIDE_PEER), what="the server outside")
+    yield OUTSIDE_PEER
+    server.kill()
+    server.wait()
+    ip("netns", "delete", OUTSIDE_NAME)
+
+
+def reachable(host: str) -> bool:
+    try:
+        socket.create_connection((host, PORT), 1).close()
+        return True
+    except OSError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def connect(api, probe):
+    """connect(box, host, port): the outcome of one TCP connection from inside."""
+    loaded = set()
+
+    def call(box: str, host: str, port: int) -> str:
+        if box not in loaded:
+            assert api.upload(box, "/tmp/probe", probe, mode="755").status_code in (200, 201)
+            loaded.add(box)
+        return api.output(box, f"/tmp/probe tcp {host} {port}").split()[1]
+    return call
+
+
+def test_reaches_the_outside_by_nat(api, shared_box, outside, connect):
+    assert connect(shared_box, outside, PORT) == "OK"
+    command = f"exec 3<>/dev/tcp/{outside}/{PORT}; cat <&3"
+    seen = api.run(shared_box, "bash", "-c", command)["stdout"]
+    assert seen == OUTSIDE_HOST
+
+
+def test_answers_only_to_what_it_asked(api, shared_box, outside):
+    """Nothing outside can open a connection into a sandbox."""
+    address = api.output(shared_box, "hostname -I").split()[0]
+    assert not reachable_from_outside(address)
+
+
+def reachable_from_outside(address: str) -> bool:
+    program = (f"import socket\nsocket.create_connection(('{address}', 22), 1)")
+    ip("-n", OUTSIDE_NAME, "route", "replace", f"{address}/32", "via", OUTSIDE_HOST)
+    done = subprocess.run(["ip", "netns", "exec", OUTSIDE_NAME, sys.executable, "-c", program],
+                          capture_output=True, text=True, check=False)
+    return done.returncode == 0 or "refused" in done.stderr
+
+
+def test_no_sandbox_reaches_another(api, shared_box, probe, connect):
+    """55"""
+    other = api.create()["id"]
+    assert api.upload(other, "/tmp/probe", probe, mode="755").status_code in (200, 201)
+    api.output(other, "/tmp/probe serve 8000")
+    address = api.output(other, "hostname -I").split()[0]
+    assert connect(other, address, 8000) == "OK"
+    assert connect(other, "127.0.0.1", 8000) == "OK"
+    assert connect(shared_box, address, 8000) in REFUSED
+    api.remove(other)
+
+
+def test_host_is_out_of_reach(api, deployed, shared_box, outside, connect):
+    """55: every address of the host, the gateway's port, metadata and link-local."""
+    with socket.create_server(("0.0.0.0", 0)) as listener:
+        port = listener.getsockname()[1]
+        hosts = {OUTSIDE_HOST, "169.254.169.254", "169.254.1.1"}
+        text = subprocess.run(["ip", "-4", "-o", "addr"], capture_output=True, text=True,
+                              check=True).stdout
+        hosts |= {line.split()[3].split("/")[0] for line in text.splitlines()[:6]} - {"127.0.0.1"}
+        for host in sorted(hosts):
+            assert connect(shared_box, host, port) in REFUSED, host
+            assert connect(shared_box, host, deployed.settings.port) in REFUSED, host
+
+
+def test_network_none_and_back(api, outside, connect):
+    made = api.create(network={"mode": "none"})["id"]
+    assert connect(made, outside, PORT) in REFUSED
+    answer = api.http.patch(f"/sandboxes/{made}", json={"network": {"mode": "open"}})
+    assert answer.status_code == 200 and answer.json()["network"]["mode"] == "open"
+    assert connect(made, outside, PORT) == "OK"
+    api.http.patch(f"/sandboxes/{made}", json={"network": {"mode": "none"}})
+    assert connect(made, outside, PORT) in REFUSED
+    api.remove(made)
+
+
+def test_root_inside_can_serve_port_80(api, probe):
+    made = api.create()["id"]
+    assert api.upload(made, "/tmp/probe", probe, mode="755").status_code in (200, 201)
+    assert api.output(made, "/tmp/probe serve 80") == "bind OK"
+    api.remove(made)
+
+
+def test_names_inside(api, shared_box):
+    resolvers = api.output(shared_box, "cat /etc/resolv.conf")
+    assert "nameserver 127." not in resolvers and "nameserver ::1" not in resolvers
+    hosts = api.output(shared_box, "cat /etc/hosts")
+    assert "127.0.0.1" in hosts and api.output(shared_box, "hostname") in hosts
+    assert api.output(shared_box, "cat /etc/hostname") == api.output(shared_box, "hostname")
+
+
+def test_no_ipv6(api, shared_box):
+    assert api.output(shared_box, "cat /proc/net/if_inet6 2>/dev/null | wc -l") == "0"
+
+
+def test_system_files_can_be_replaced(api, shared_box):
+    """They are ordinary files of the upper layer, not mounts."""
+    assert api.upload(shared_box, "/etc/hosts", b"127.0.0.1 localhost x\n").status_code in (200,
+                                                                                            201)
+    assert api.output(shared_box, "cat /etc/hosts") == "127.0.0.1 localhost x"
