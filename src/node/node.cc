@@ -1,0 +1,147 @@
+#include "node/node.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/sys.h"
+#include "jail/shell.h"
+#include "net/task_group.h"
+#include "node/cgroups.h"
+#include "node/images.h"
+#include "node/network.h"
+#include "node/place.h"
+#include "node/protocol_server.h"
+#include "node/storage.h"
+#include "node/supervisor.h"
+
+namespace node {
+namespace {
+
+using base::Result;
+
+// Below these numbers live the host's own users.
+constexpr uint32_t kIdBaseMin = 2 * kIdsPerSandbox;
+constexpr mode_t kRunMode = 0711;  // the gateway reaches what it may by name
+constexpr mode_t kLibMode = 0700;
+constexpr mode_t kSocketMode = 0660;
+constexpr int kBacklog = 64;
+
+}  // namespace
+
+struct Node::Parts {
+  explicit Parts(net::EventLoop& loop) : group(loop) {}
+
+  base::Fd lock;
+  jail::Launcher launcher;
+  std::unique_ptr<Storage> storage;
+  std::unique_ptr<Network> network;
+  std::unique_ptr<Cgroups> cgroups;
+  std::unique_ptr<Images> images;
+  std::unique_ptr<Places> places;
+  std::unique_ptr<Supervisor> supervisor;
+  std::unique_ptr<ProtocolServer> server;
+  size_t shells = 0;
+  net::TaskGroup group;
+
+  Result<void> make_folders(const NodeOptions& options);
+  Result<void> open_drivers(const NodeOptions& options);
+  net::Task<void> stop(net::EventLoop& loop) {
+    co_await server->stop();
+    co_await supervisor->stop();
+    co_await images->stop();
+    loop.stop();
+  }
+};
+
+Result<void> Node::Parts::make_folders(const NodeOptions& options) {
+  RETURN_IF_ERROR(base::sys::make_folders(options.run_folder, kRunMode));
+  RETURN_IF_ERROR(base::sys::make_folder(options.run_folder + "/sandboxes", kRunMode));
+  RETURN_IF_ERROR(base::sys::make_folders(options.lib_folder, kLibMode));
+  for (const std::string& folder : {options.run_folder, options.run_folder + "/sandboxes"}) {
+    if (::chmod(folder.c_str(), kRunMode) != 0) {
+      return base::fail_errno(errno, "chmod ", folder);
+    }
+  }
+  if (::chmod(options.lib_folder.c_str(), kLibMode) != 0) {
+    return base::fail_errno(errno, "chmod ", options.lib_folder);
+  }
+  // Two nodes on one state would remove each other's sandboxes.
+  ASSIGN_OR_RETURN(lock, base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT,
+                                         0600));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return base::fail_errno(errno, "another node runs in ", options.run_folder);
+  }
+  return {};
+}
+
+Result<void> Node::Parts::open_drivers(const NodeOptions& options) {
+  ASSIGN_OR_RETURN(launcher, jail::make_launcher(options.agent));
+  ASSIGN_OR_RETURN(storage, Storage::open({.lib_folder = options.lib_folder,
+                                           .pool_mb = options.storage_pool_mb,
+                                           .driver = options.storage_driver}));
+  ASSIGN_OR_RETURN(network,
+                   Network::open({.prefix = options.name_prefix, .subnet = options.subnet}));
+  ASSIGN_OR_RETURN(cgroups, Cgroups::open(options.name_prefix));
+  return {};
+}
+
+Node::Node(net::EventLoop& loop, std::unique_ptr<Parts> parts)
+    : loop_(loop), parts_(std::move(parts)) {}
+
+Node::~Node() = default;
+
+Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions options,
+                                         base::Clock& clock, base::Log& log) {
+  if (options.id_base < kIdBaseMin) {
+    return base::fail_field("id_base", "id-base must be at least ", kIdBaseMin);
+  }
+  auto parts = std::make_unique<Parts>(loop);
+  parts->shells = options.shells;
+  RETURN_IF_ERROR(parts->make_folders(options));
+  RETURN_IF_ERROR(parts->open_drivers(options));
+  for (const std::string& note : parts->storage->notes()) {
+    log.info("a storage driver was passed over", {{"note", note}});
+  }
+  // The image helper's ids lie just below those of the first sandbox.
+  ASSIGN_OR_RETURN(parts->images, Images::open(loop,
+                                               {.lib_folder = options.lib_folder,
+                                                .helper = options.image_helper,
+                                                .id_base = options.id_base,
+                                                .allow_local = options.allow_local_images,
+                                                .name_prefix = options.name_prefix},
+                                               clock, log));
+  parts->places = std::make_unique<Places>(
+      parts->launcher, *parts->storage, *parts->network, *parts->cgroups,
+      PlaceOptions{.sandboxes_folder = options.run_folder + "/sandboxes",
+                   .images_folder = options.lib_folder + "/images",
+                   .id_base = options.id_base,
+                   .gateway_gid = options.gateway_gid});
+  parts->supervisor =
+      std::make_unique<Supervisor>(loop, *parts->places, *parts->images, clock, log);
+  RETURN_IF_ERROR(base::with_context(parts->supervisor->recover(), "clean up"));
+  parts->images->collect_layers();
+  const std::string socket_path = options.run_folder + "/node.sock";
+  ASSIGN_OR_RETURN(auto socket, base::sys::listen_unix(socket_path, kSocketMode, kBacklog));
+  if (::chown(socket_path.c_str(), 0, options.gateway_gid) != 0) {
+    return base::fail_errno(errno, "chown ", socket_path);
+  }
+  parts->server = std::make_unique<ProtocolServer>(
+      loop, std::move(socket), *parts->supervisor, *parts->images,
+      read_host_size(parts->storage->capacity_mb()), log);
+  return std::unique_ptr<Node>(new Node(loop, std::move(parts)));
+}
+
+void Node::run() {
+  parts_->supervisor->keep_ready(parts_->shells);
+  parts_->server->run();
+  loop_.run();
+}
+
+void Node::stop_soon() { parts_->group.spawn(parts_->stop(loop_)); }
+
+}  // namespace node

@@ -1,0 +1,162 @@
+#include "node/place.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fault.h"
+#include "base/sys.h"
+#include "jail/mounts.h"
+#include "node/root_files.h"
+
+namespace node {
+namespace {
+
+using base::Fd;
+using base::Result;
+
+// The last id that fits below the overflow range of 32-bit ids.
+constexpr uint64_t kHighestId = 0xFFFF'0000;
+// Requests of a burst wait here until the agent accepts them.
+constexpr int kAgentBacklog = 128;
+constexpr mode_t kFolderMode = 0750;
+constexpr mode_t kSocketMode = 0660;
+
+// How long what was killed at the start may take to be gone, and how often that is looked at.
+constexpr int kReapTries = 1000;
+constexpr useconds_t kReapPauseMicroseconds = 5'000;
+
+// Only before the loop runs, when there is nobody to keep waiting.
+Result<void> remove_when_empty(Cgroups& cgroups, const std::string& name) {
+  Result<void> removed;
+  for (int i = 0; i < kReapTries; ++i) {
+    removed = cgroups.remove(name);
+    if (removed || removed.error().errno_value != EBUSY) {
+      return removed;
+    }
+    ::usleep(kReapPauseMicroseconds);
+  }
+  return removed;
+}
+
+}  // namespace
+
+std::string Places::name_of(uint32_t index) { return base::cat("s", index); }
+
+Result<std::unique_ptr<Place>> Places::make() {
+  auto place = std::make_unique<Place>();
+  ASSIGN_OR_RETURN(NetworkPlace network, network_.make());
+  place->index = network.index;
+  base::fault_point("node.place.network");
+  if (auto filled = fill(*place, network); !filled) {
+    network.name_space.reset();
+    discard(std::move(place));
+    return std::unexpected(std::move(filled).error());
+  }
+  return place;
+}
+
+Result<void> Places::fill(Place& place, const NetworkPlace& network) {
+  const uint64_t last =
+      options_.id_base + (static_cast<uint64_t>(place.index) + 2) * kIdsPerSandbox;
+  if (last > kHighestId) {
+    return base::fail(base::ErrorCode::unavailable, "no host ids left for sandbox ", place.index);
+  }
+  place.name = name_of(place.index);
+  place.address = network.address;
+  place.owner = owner_of(place.index);
+  ASSIGN_OR_RETURN(CgroupEntry cgroup, cgroups_.make(place.name, place.owner));
+  base::fault_point("node.place.cgroups");
+  place.oom_counter = std::move(cgroup.oom_counter);
+  ASSIGN_OR_RETURN(place.area, storage_.make(place.name, 0));
+  base::fault_point("node.place.storage");
+  RETURN_IF_ERROR(prepare_area(place));
+  base::fault_point("node.place.files");
+  RETURN_IF_ERROR(prepare_folder(place));
+  base::fault_point("node.place.socket");
+  ASSIGN_OR_RETURN(jail::Shell shell,
+                   jail::Shell::make(launcher_, {.id_base = place.owner,
+                                                 .network_namespace = network.name_space.get(),
+                                                 .cgroup_tasks = cgroup.tasks,
+                                                 .v2_folder = cgroup.v2_folder.get()}));
+  place.shell.emplace(std::move(shell));
+  base::fault_point("node.place.shell");
+  ASSIGN_OR_RETURN(place.layers, jail::clone_id_mapped(options_.images_folder,
+                                                       place.shell->user_namespace().get()));
+  return {};
+}
+
+Result<void> Places::prepare_area(Place& place) {
+  ASSIGN_OR_RETURN(place.area_mount, jail::clone_plain(place.area));
+  const int area = place.area_mount.get();
+  for (const char* name : {"upper", "spool"}) {
+    if (::fchownat(area, name, place.owner, place.owner, AT_SYMLINK_NOFOLLOW) != 0) {
+      return base::fail_errno(errno, "give ", name, " to the sandbox");
+    }
+  }
+  if (::fchmodat(area, "upper", 0755, 0) != 0 || ::fchmodat(area, "spool", 0700, 0) != 0) {
+    return base::fail_errno(errno, "set the modes of the storage area");
+  }
+  return prepare_root_files(area, place.owner);
+}
+
+Result<void> Places::prepare_folder(Place& place) {
+  place.folder = base::cat(options_.sandboxes_folder, "/", kReadyFolderPrefix, place.index);
+  RETURN_IF_ERROR(base::sys::make_folder(place.folder, kFolderMode));
+  const std::string socket = place.folder + "/agent.sock";
+  ASSIGN_OR_RETURN(place.listen, base::sys::listen_unix(socket, kSocketMode, kAgentBacklog));
+  for (const std::string& path : {place.folder, socket}) {
+    if (::lchown(path.c_str(), 0, options_.gateway_gid) != 0) {
+      return base::fail_errno(errno, "chown ", path);
+    }
+  }
+  return {};
+}
+
+void Places::discard(std::unique_ptr<Place> place) {
+  const uint32_t index = place->index;
+  const std::string folder = place->folder;
+  place.reset();  // kills and reaps the shell, closes what keeps mounts and the network alive
+  // What cannot be removed now is removed at the next start; an index in use is never given out.
+  [[maybe_unused]] const auto cgroups = remove_cgroups(index);
+  release_network(index);
+  [[maybe_unused]] const auto storage = remove_storage(index);
+  if (!folder.empty()) {
+    [[maybe_unused]] const auto removed = base::sys::remove_tree(folder);
+  }
+}
+
+Result<void> Places::remove_cgroups(uint32_t index) { return cgroups_.remove(name_of(index)); }
+
+Result<void> Places::remove_storage(uint32_t index) { return storage_.remove(name_of(index)); }
+
+Result<void> Places::adopt(uint32_t index) {
+  adopted_.insert(index);
+  return network_.adopt(index);
+}
+
+Result<void> Places::reap_others() {
+  const auto is_other = [this](const std::string& name) {
+    const auto index = base::parse_number<uint32_t>(std::string_view(name).substr(1));
+    return name.front() != 's' || !index || !adopted_.contains(*index);
+  };
+  ASSIGN_OR_RETURN(const auto groups, cgroups_.list());
+  for (const std::string& name : groups) {
+    if (is_other(name)) {
+      RETURN_IF_ERROR(cgroups_.kill(name));
+      RETURN_IF_ERROR(remove_when_empty(cgroups_, name));
+    }
+  }
+  RETURN_IF_ERROR(network_.reap_unknown());
+  ASSIGN_OR_RETURN(const auto areas, storage_.list());
+  for (const std::string& name : areas) {
+    if (is_other(name)) {
+      RETURN_IF_ERROR(storage_.remove(name));
+    }
+  }
+  adopted_.clear();
+  return {};
+}
+
+}  // namespace node

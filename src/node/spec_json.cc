@@ -1,0 +1,241 @@
+#include "node/spec_json.h"
+
+#include <algorithm>
+
+namespace node {
+namespace {
+
+using base::ErrorCode;
+using base::Result;
+using wire::json::Array;
+using wire::json::Object;
+using wire::json::Reader;
+
+constexpr size_t kIdLengthMax = 63;  // a DNS label
+constexpr int64_t kMillicpusMin = 10;
+constexpr int64_t kMegabytesMin = 16;
+constexpr int64_t kPidsMin = 8;
+// Far above any machine, far below where arithmetic on bytes could overflow.
+constexpr int64_t kLimitMax = int64_t{1} << 32;
+
+Result<int64_t> read_limit(Reader& reader, std::string_view name, int64_t least) {
+  ASSIGN_OR_RETURN(const auto value, reader.required<int64_t>(name));
+  if (value < least || value > kLimitMax) {
+    return base::fail_field(reader.path(name), reader.path(name), " must be from ", least, " to ",
+                            kLimitMax);
+  }
+  return value;
+}
+
+Result<model::Resources> parse_resources(const Object& object) {
+  Reader reader(object, "resources");
+  model::Resources resources;
+  ASSIGN_OR_RETURN(resources.millicpus, read_limit(reader, "millicpus", kMillicpusMin));
+  ASSIGN_OR_RETURN(resources.memory_mb, read_limit(reader, "memory_mb", kMegabytesMin));
+  ASSIGN_OR_RETURN(resources.storage_mb, read_limit(reader, "storage_mb", kMegabytesMin));
+  ASSIGN_OR_RETURN(resources.pids, read_limit(reader, "pids", kPidsMin));
+  RETURN_IF_ERROR(reader.finish());
+  return resources;
+}
+
+bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
+
+Result<void> check_environment(const model::EnvironmentMap& environment) {
+  for (const auto& [name, value] : environment) {
+    if (name.empty() || name.find('=') != std::string::npos || has_nul(name) || has_nul(value)) {
+      return base::fail_field("env", "env has a name that is empty or holds '=', or a NUL");
+    }
+  }
+  return {};
+}
+
+Result<model::ContainerSpec> parse_container(const wire::json::Value& value) {
+  if (!value.is_object()) {
+    return base::fail_field("containers", "containers must hold objects");
+  }
+  Reader reader(value.get_object(), "containers");
+  model::ContainerSpec container;
+  ASSIGN_OR_RETURN(container.name, reader.required<std::string>("name"));
+  ASSIGN_OR_RETURN(container.image, reader.required<std::string>("image"));
+  ASSIGN_OR_RETURN(auto environment, reader.optional<model::EnvironmentMap>("env"));
+  ASSIGN_OR_RETURN(container.user, reader.optional<std::string>("user"));
+  ASSIGN_OR_RETURN(container.workdir, reader.optional<std::string>("workdir"));
+  RETURN_IF_ERROR(reader.finish());
+  container.environment = environment ? std::move(*environment) : model::EnvironmentMap{};
+  RETURN_IF_ERROR(check_environment(container.environment));
+  if (container.image.empty() || has_nul(container.image)) {
+    return base::fail_field("containers.image", "the image's name is empty or holds a NUL");
+  }
+  if (container.workdir && (!container.workdir->starts_with('/') || has_nul(*container.workdir))) {
+    return base::fail_field("containers.workdir", "workdir must be an absolute path");
+  }
+  return container;
+}
+
+Object to_json(const ImageConfig& config) {
+  const auto list = [](const std::vector<std::string>& texts) {
+    Array array;
+    for (const std::string& text : texts) {
+      array.emplace_back(text);
+    }
+    return array;
+  };
+  Object environment;
+  for (const auto& [name, value] : config.environment) {
+    environment[name] = value;
+  }
+  return Object{{"env", std::move(environment)},      {"workdir", config.workdir},
+                {"user", config.user},                {"entrypoint", list(config.entrypoint)},
+                {"cmd", list(config.cmd)},            {"exposed_ports", list(config.exposed_ports)}};
+}
+
+std::string_view to_string(State state) {
+  switch (state) {
+    case State::starting:
+      return "starting";
+    case State::ready:
+      return "ready";
+    case State::failed:
+      return "failed";
+  }
+  return "failed";
+}
+
+}  // namespace
+
+bool is_sandbox_id(std::string_view id) {
+  const auto fine = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+  };
+  return !id.empty() && id.size() <= kIdLengthMax && id.front() != '-' && id.back() != '-' &&
+         std::ranges::all_of(id, fine);
+}
+
+Result<model::RegistryAccess> parse_registry(const Object& object) {
+  Reader reader(object, "registry");
+  model::RegistryAccess access;
+  ASSIGN_OR_RETURN(const auto username, reader.optional<std::string>("username"));
+  ASSIGN_OR_RETURN(auto password, reader.optional<std::string>("password"));
+  ASSIGN_OR_RETURN(const auto mirror, reader.optional<std::string>("mirror"));
+  ASSIGN_OR_RETURN(const auto plain_http, reader.optional<bool>("plain_http"));
+  RETURN_IF_ERROR(reader.finish());
+  access.username = username.value_or("");
+  access.password = base::Secret(std::move(password).value_or(""));
+  access.mirror = mirror.value_or("");
+  access.plain_http = plain_http.value_or(false);
+  return access;
+}
+
+Result<model::SandboxSpec> parse_spec(const Object& object) {
+  Reader reader(object, "");
+  model::SandboxSpec spec;
+  ASSIGN_OR_RETURN(spec.id, reader.required<std::string>("id"));
+  if (!is_sandbox_id(spec.id)) {
+    return base::fail_field("id", "id must be 1 to 63 of a-z, 0-9 and '-'");
+  }
+  ASSIGN_OR_RETURN(const auto containers, reader.required<Array>("containers"));
+  if (containers.empty()) {
+    return base::fail_field("containers", "containers is empty");
+  }
+  if (containers.size() > 1) {
+    return base::fail(ErrorCode::not_supported, "more than one container is not supported yet");
+  }
+  ASSIGN_OR_RETURN(auto container, parse_container(containers.front()));
+  spec.containers.push_back(std::move(container));
+  ASSIGN_OR_RETURN(const auto resources, reader.required<Object>("resources"));
+  ASSIGN_OR_RETURN(spec.resources, parse_resources(resources));
+  ASSIGN_OR_RETURN(const auto network, reader.required<std::string>("network"));
+  const auto mode = model::parse_network_mode(network);
+  if (!mode) {
+    return base::fail_field("network", "network must be open or none");
+  }
+  spec.network = *mode;
+  ASSIGN_OR_RETURN(const auto no_new_privileges, reader.optional<bool>("no_new_privileges"));
+  ASSIGN_OR_RETURN(const auto always_pull, reader.optional<bool>("always_pull"));
+  ASSIGN_OR_RETURN(const auto registry, reader.optional<Object>("registry"));
+  RETURN_IF_ERROR(reader.finish());
+  spec.no_new_privileges = no_new_privileges.value_or(false);
+  spec.always_pull = always_pull.value_or(false);
+  if (registry) {
+    ASSIGN_OR_RETURN(spec.registry, parse_registry(*registry));
+  }
+  return spec;
+}
+
+Object to_json(const Status& status) {
+  return Object{{"id", status.id},
+                {"state", to_string(status.state)},
+                {"reason", status.reason},
+                {"message", status.message},
+                {"image_digest", status.image_digest},
+                {"pull_ms", status.pull_ms},
+                {"start_ms", status.start_ms}};
+}
+
+Object to_json(const Change& change) {
+  return Object{{"type", change.type},
+                {"message", change.message},
+                {"status", to_json(change.status)}};
+}
+
+Object to_json(const ImageRow& image) {
+  return Object{{"name", image.name},
+                {"digest", image.digest},
+                {"size_bytes", image.size_bytes},
+                {"platform", image.platform},
+                {"source", image.source},
+                {"created_ms", image.created_ms},
+                {"last_used_ms", image.last_used_ms},
+                {"in_use", image.in_use},
+                {"config", to_json(image.config)}};
+}
+
+Object to_json(const PullProgress& progress) {
+  return Object{{"state", progress.state},
+                {"done_bytes", progress.done_bytes},
+                {"total_bytes", progress.total_bytes},
+                {"layers_done", progress.layers_done},
+                {"layers", progress.layers},
+                {"reason", progress.reason},
+                {"message", progress.message},
+                {"name", progress.name}};
+}
+
+Object to_json(const Check& check) {
+  return Object{{"name", check.name},
+                {"ok", check.ok},
+                {"message", check.message},
+                {"mend", check.mend}};
+}
+
+Object error_to_json(const base::Error& error) {
+  Object details;
+  for (const auto& [key, value] : error.details) {
+    details[key] = value;
+  }
+  return Object{{"code", base::to_string(error.code)},
+                {"message", error.message},
+                {"details", std::move(details)}};
+}
+
+std::string agent_config(const model::SandboxSpec& spec, const ImageConfig& image) {
+  const model::ContainerSpec& container = spec.containers.front();
+  Object environment;
+  for (const auto& [name, value] : image.environment) {
+    environment[name] = value;
+  }
+  for (const auto& [name, value] : container.environment) {
+    environment[name] = value;
+  }
+  std::string workdir = container.workdir.value_or(image.workdir);
+  if (!workdir.starts_with('/')) {
+    workdir.insert(0, "/");
+  }
+  return wire::json::serialize(Object{{"env", std::move(environment)},
+                                      {"user", container.user.value_or(image.user)},
+                                      {"workdir", std::move(workdir)},
+                                      {"no_new_privileges", spec.no_new_privileges},
+                                      {"pids", Object{{"agent", 1}}}});
+}
+
+}  // namespace node

@@ -1,0 +1,97 @@
+// The sandboxes of this machine: creates, watches, removes them and finds them again after a
+// restart of the node. Owned by the node; loop thread only; nothing here blocks beyond short
+// system calls. A sandbox is a record on disk from the moment before its process is let go until
+// its last part is gone. Failures carry details.reason and, of a start, details.step.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "model/sandbox.h"
+#include "net/event_loop.h"
+#include "net/task.h"
+#include "net/task_group.h"
+#include "node/images.h"
+#include "node/place.h"
+#include "node/record.h"
+#include "node/shell_pool.h"
+#include "node/status.h"
+
+namespace node {
+
+class Supervisor {
+ public:
+  Supervisor(net::EventLoop& loop, Places& places, Images& images, base::Clock& clock,
+             base::Log& log);
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+  ~Supervisor();  // stop() must have ended; the sandboxes go on
+
+  // Once, before anything else: adopts the sandboxes that live, removes what belongs to none.
+  base::Result<void> recover();
+  // Starts to keep `shells` places ready.
+  void keep_ready(size_t shells);
+
+  // Ready at once where the image is here; otherwise starting, with changes to follow. The same id
+  // again: its present status.
+  net::Task<base::Result<Status>> create(model::SandboxSpec spec);
+  [[nodiscard]] base::Result<Status> get(const std::string& id) const;  // not_found
+  [[nodiscard]] std::vector<Status> list() const;
+  // Ends when nothing of it is left; unknown ids are fine.
+  net::Task<base::Result<void>> remove(std::string id);
+  base::Result<void> set_network(const std::string& id, model::NetworkMode mode);
+
+  // Told of every change, in order.
+  void set_listener(std::function<void(const Change&)> listener) {
+    listener_ = std::move(listener);
+  }
+  // Ends the work under way and the ready places.
+  net::Task<void> stop();
+
+ private:
+  struct Sandbox {
+    Status status;
+    Record record;
+    bool has_place = false;  // `record.index` is its own
+    base::Fd process;        // pidfd while PID 1 has not been seen to end
+    bool changing = false;   // a start or a removal is under way
+    bool removing = false;
+    ImageLayers held;        // what it holds of the images; no folders: nothing
+    std::unique_ptr<net::Event> changed;
+  };
+  using SandboxPointer = std::shared_ptr<Sandbox>;
+
+  net::Task<base::Result<void>> start(SandboxPointer sandbox, model::SandboxSpec spec,
+                                      ImageLayers layers);
+  base::Result<void> prepare(Sandbox& sandbox, Place& place, const model::SandboxSpec& spec,
+                             const ImageLayers& layers);
+  net::Task<base::Result<void>> wait_for_agent(jail::Shell& shell);
+  net::Task<void> pull_and_start(SandboxPointer sandbox, model::SandboxSpec spec);
+  net::Task<base::Result<void>> remove_parts(SandboxPointer sandbox);
+  net::Task<base::Result<void>> remove_cgroups(uint32_t index);
+  void recover_one(const std::string& name);
+  void adopt_process(const SandboxPointer& sandbox, base::Fd process);
+  void process_ended(const SandboxPointer& sandbox);
+  void fail(const SandboxPointer& sandbox, std::string type, std::string reason,
+            std::string message);
+  void tell(const Sandbox& sandbox, std::string type, std::string message);
+  [[nodiscard]] std::string folder_of(const std::string& id) const;
+
+  net::EventLoop& loop_;
+  Places& places_;
+  Images& images_;
+  base::Clock& clock_;
+  base::Log& log_;
+  std::string boot_id_;
+  std::function<void(const Change&)> listener_;
+  std::map<std::string, SandboxPointer> sandboxes_;
+  std::unique_ptr<ShellPool> pool_;
+  net::TaskGroup group_;
+};
+
+}  // namespace node
