@@ -144,9 +144,9 @@ class InstanceTest(unittest.TestCase):
 
     def test_fault_point_goes_to_its_process_only(self):
         one = instance.Instance(Path("/x"), Path("/x"),
-                                instance.Settings(fault_point="node:after_clone"))
-        self.assertEqual(one.environment("node")["SANDBOX_FAULT_POINT"], "after_clone")
-        self.assertNotIn("SANDBOX_FAULT_POINT", one.environment("gateway"))
+                                instance.Settings(fault_point="node.create.place"))
+        self.assertEqual(one.environment("node")["SANDBOX_FAULT"], "node.create.place")
+        self.assertNotIn("SANDBOX_FAULT", one.environment("gateway"))
 
 
 if __name__ == "__main__":

@@ -236,15 +236,14 @@ class Instance:
                            env=self.environment("gateway"))
 
     def environment(self, role: str) -> dict[str, str]:
-        """A small fixed environment; a fault point "node:step" or "gateway:step" goes to its
-        process only."""
+        """A small fixed environment; a fault point ("node.create.place") goes to its process
+        only."""
         out = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
         for name in ("ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:
                 out[name] = os.environ[name]
-        owner, _, point = self.settings.fault_point.partition(":")
-        if owner == role:
-            out["SANDBOX_FAULT_POINT"] = point
+        if self.settings.fault_point.startswith(f"{role}."):
+            out["SANDBOX_FAULT"] = self.settings.fault_point
         return out
 
     def wait_for(self, program: str, process: Process, ready) -> None:
@@ -411,7 +410,8 @@ def cgroup_folders(prefix: str) -> list[Path]:
     """The node's cgroups in every hierarchy: folders named prefix, or prefix-*."""
     root = Path("/sys/fs/cgroup")
     found = []
-    for base in [root, *(path for path in root.iterdir() if path.is_dir())]:
+    mounts = [path for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
+    for base in [root, *mounts]:
         if not (base / "cgroup.procs").exists():
             continue
         found += [path for path in base.iterdir() if path.is_dir() and
@@ -459,14 +459,14 @@ def kernel_objects(instance: Instance) -> dict[str, list[str]]:
     """What an instance holds in the kernel and on disk: compared before and after by tests that
     claim that nothing is left behind."""
     prefix = instance.settings.name_prefix
-    storage = instance.state / "lib" / "storage"
+    areas = [instance.state / "lib" / name for name in ("pool", "areas", "memory-areas")]
     cgroups = [str(path) for folder in cgroup_folders(prefix) for path in cgroup_tree(folder)]
     return {
         "mounts": sorted(mount_points(instance.state)),
         "cgroups": sorted(cgroups),
         "interfaces": sorted(interfaces(prefix)),
         "agent_folders": sorted(os.listdir(instance.state / "run" / "sandboxes")),
-        "storage": sorted(os.listdir(storage)) if storage.is_dir() else [],
+        "storage": sorted(name for path in areas if path.is_dir() for name in os.listdir(path)),
         "processes": sorted(processes_of_ids(instance.settings.id_base)),
     }
 

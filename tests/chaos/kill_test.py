@@ -30,9 +30,9 @@ def fault_points(role: str) -> list[str]:
 
 
 def all_points() -> list[str]:
-    """"role:point" of both programs. None at all means a build without them: one failing test."""
-    points = [f"{role}:{point}" for role in PROGRAMS for point in fault_points(role)]
-    return points or ["node:none-in-this-build"]
+    """Those of both programs. A program without any is a build without them: one failing test."""
+    points = {role: fault_points(role) or [f"{role}.none-in-this-build"] for role in PROGRAMS}
+    return points["node"] + points["gateway"]
 
 
 def attempt(call):
@@ -51,14 +51,17 @@ def restart(deployed) -> None:
 
 def arm(deployed, point: str) -> None:
     """Starts the process of the fault point anew, now armed."""
-    role = point.split(":")[0]
-    process = deployed.node if role == "node" else deployed.gateway
+    process = process_of(deployed, point)
     deployed.settings.fault_point = point
     process.kill()
-    if role == "node":
+    if process is deployed.node:
         deployed.spawn_node()
     else:
         deployed.spawn_gateway()
+
+
+def process_of(deployed, point: str):
+    return deployed.node if point.startswith("node.") else deployed.gateway
 
 
 def assert_consistent(api, deployed, expected: set[str]) -> None:
@@ -102,8 +105,7 @@ def test_kill_at_fault_point(api, deployed, baseline, point):
     keeper = api.post("/sandboxes?wait=60", BODY).json()["id"]
     expected = {keeper}
     arm(deployed, point)
-    role = point.split(":")[0]
-    process = deployed.node if role == "node" else deployed.gateway
+    process = process_of(deployed, point)
     key = {"Idempotency-Key": f"chaos-{point}-{os.getpid()}"}
 
     def one_life():

@@ -125,10 +125,10 @@ def test_ids_inside_are_a_private_range(api, deployed, shared_box):
 
 def test_cgroups_are_closed(api, shared_box):
     """28"""
-    found = api.shell(shared_box, "for f in /sys/fs/cgroup/memory.max /sys/fs/cgroup/*/tasks"
-                                  " /sys/fs/cgroup/*/memory.limit_in_bytes /sys/fs/cgroup/cgroup.procs"
-                                  " /sys/fs/cgroup/*/release_agent; do"
-                                  " [ -e $f ] && echo 1 >$f && echo wrote $f; done; true")
+    files = ("memory.max", "cgroup.procs", "*/tasks", "*/memory.limit_in_bytes", "*/release_agent")
+    listed = " ".join(f"/sys/fs/cgroup/{name}" for name in files)
+    found = api.shell(shared_box, f"for f in {listed}; do [ -e $f ] && echo 1 >$f &&"
+                                  " echo wrote $f; done; true")
     assert "wrote" not in found["stdout"]
 
 
