@@ -1,0 +1,379 @@
+#include "image/job.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/sys.h"
+#include "image/archive.h"
+#include "image/confinement.h"
+#include "image/digest.h"
+#include "image/folder_copy.h"
+#include "image/layer_writer.h"
+#include "image/manifest.h"
+#include "image/skopeo.h"
+
+namespace image {
+namespace {
+
+namespace sys = base::sys;
+using wire::json::Array;
+using wire::json::Object;
+
+constexpr const char* kBlobs = "/work/blobs";
+constexpr const char* kAuthFile = "/run/auth.json";
+constexpr int kIndexDepthMax = 4;  // an index in an index is seen, more is nonsense
+constexpr std::string_view kPlatform = "linux/amd64";
+
+struct Request {
+  std::string kind;
+  std::string repository;  // with the registry
+  std::string host;
+  std::string version;  // ":tag" or "@sha256:..."
+  std::string mirror;
+  bool plain_http = false;
+  bool has_credentials = false;
+  LayerLimits budget;
+};
+
+Result<void> write_credentials(const std::string& host, const std::string& username,
+                               const std::string& password) {
+  // A lone token goes with any name at the registries that give them.
+  const std::string name = username.empty() ? "token" : username;
+  Object entry{{"auth", base::base64(cat(name, ":", password))}};
+  Object hosts;
+  hosts[host] = std::move(entry);
+  ASSIGN_OR_RETURN(const Fd file, sys::open(kAuthFile, O_WRONLY | O_CREAT | O_EXCL, 0600));
+  return sys::write_all(file.get(), wire::json::serialize(Object{{"auths", std::move(hosts)}}));
+}
+
+Result<void> split_reference(const std::string& reference, Request& request) {
+  const size_t slash = reference.find('/');
+  std::string rest = reference;
+  if (const size_t at = rest.find('@'); at != std::string::npos) {
+    request.version = rest.substr(at);
+    rest = rest.substr(0, at);
+  }
+  const size_t colon = rest.rfind(':');
+  if (colon != std::string::npos && slash != std::string::npos && colon > slash) {
+    if (request.version.empty()) {  // beside a digest the tag says nothing
+      request.version = rest.substr(colon);
+    }
+    rest = rest.substr(0, colon);
+  }
+  if (slash == std::string::npos || request.version.empty()) {
+    return fail_image(kInvalid, "\"", reference, "\" is no normalised reference");
+  }
+  request.repository = rest;
+  request.host = rest.substr(0, slash);
+  return {};
+}
+
+Result<Request> read_request(const Object& object) {
+  wire::json::Reader reader(object);
+  Request request;
+  ASSIGN_OR_RETURN(request.kind, reader.required<std::string>("kind"));
+  ASSIGN_OR_RETURN(request.budget.bytes_max, reader.required<int64_t>("bytes_max"));
+  ASSIGN_OR_RETURN(request.budget.entries_max, reader.required<int64_t>("entries_max"));
+  if (request.kind != "pull") {
+    return request;
+  }
+  ASSIGN_OR_RETURN(const auto reference, reader.required<std::string>("reference"));
+  RETURN_IF_ERROR(split_reference(reference, request));
+  ASSIGN_OR_RETURN(request.mirror, reader.required<std::string>("mirror"));
+  ASSIGN_OR_RETURN(request.plain_http, reader.required<bool>("plain_http"));
+  ASSIGN_OR_RETURN(const auto username, reader.required<std::string>("username"));
+  ASSIGN_OR_RETURN(const auto password, reader.required<std::string>("password"));
+  request.has_credentials = !username.empty() || !password.empty();
+  if (request.has_credentials) {
+    RETURN_IF_ERROR(write_credentials(request.host, username, password));
+  }
+  return request;
+}
+
+struct Resolved {
+  RegistrySource source;
+  std::string digest;  // of the image's manifest
+  Manifest manifest;
+};
+
+class Job {
+ public:
+  Job(Channel& channel, Request request, Fd archive)
+      : channel_(channel), request_(std::move(request)), archive_(std::move(archive)) {}
+
+  Result<void> run() {
+    if (request_.kind == "pull") {
+      return pull();
+    }
+    RETURN_IF_ERROR(leave_network());
+    return import();
+  }
+
+ private:
+  Result<void> pull();
+  Result<Resolved> resolve(RegistrySource source);
+  Result<Resolved> resolve_anywhere();
+  Result<void> fetch(const Resolved& resolved);
+  Result<void> unpack_blob(size_t index, const Descriptor& layer, const std::string& diff_id);
+  Result<void> import();
+  Result<Fd> make_layer_folder(size_t index);
+  Result<void> tell_opaque(size_t index, const LayerWriter& writer);
+  Result<void> hand_over(size_t index, const LayerWriter& writer);
+  Result<std::vector<bool>> ask_missing(const std::vector<std::string>& diff_ids);
+  Result<void> tell_progress();
+  Result<void> tell_done(const std::string& digest, const std::vector<std::string>& diff_ids,
+                         const Config& config);
+
+  Channel& channel_;
+  Request request_;
+  Fd archive_;
+  int64_t done_bytes_ = 0;
+  int64_t total_bytes_ = 0;
+  size_t layers_done_ = 0;
+  size_t layers_ = 0;
+};
+
+std::string blob_path(const std::string& digest) {
+  return cat(kBlobs, "/", digest.substr(digest.find(':') + 1));
+}
+
+int64_t bytes_in_blobs() {
+  int64_t sum = 0;
+  const auto names = sys::list_folder(kBlobs);
+  for (const auto& name : names ? *names : std::vector<std::string>{}) {
+    struct stat info{};
+    if (::lstat(cat(kBlobs, "/", name).c_str(), &info) == 0) {
+      sum += info.st_size;
+    }
+  }
+  return sum;
+}
+
+Result<Resolved> Job::resolve(RegistrySource source) {
+  std::string version = request_.version;
+  for (int depth = 0; depth < kIndexDepthMax; ++depth) {
+    ASSIGN_OR_RETURN(const std::string bytes, fetch_manifest(source, version));
+    const std::string digest = sha256_of(bytes);
+    if (version.starts_with('@') && version.substr(1) != digest) {
+      return fail_image(kDigestMismatch, "manifest ", version.substr(1),
+                        " has in fact the digest ", digest);
+    }
+    ASSIGN_OR_RETURN(auto parsed, parse_manifest(bytes));
+    if (parsed.manifest) {
+      return Resolved{std::move(source), digest, std::move(*parsed.manifest)};
+    }
+    version = cat("@", parsed.chosen.digest);
+  }
+  return fail_image(kInvalid, "indexes inside indexes, more than ", kIndexDepthMax, " deep");
+}
+
+// The mirror first; credentials are for the registry itself only.
+Result<Resolved> Job::resolve_anywhere() {
+  for (const auto& host : {request_.mirror, request_.host}) {
+    if (is_link_local(host) || (is_loopback(host) && !request_.plain_http)) {
+      return fail_image(kPullDenied, "registry ", host,
+                        " is on this machine or link-local; loopback registries need the "
+                        "operator's plain_http entry");
+    }
+  }
+  const std::string path = request_.repository.substr(request_.host.size());
+  if (!request_.mirror.empty()) {
+    auto found = resolve({.repository = request_.mirror + path, .plain_http = request_.plain_http});
+    if (found) {
+      return found;
+    }
+  }
+  return resolve({.repository = request_.repository,
+                  .plain_http = request_.plain_http,
+                  .auth_file = request_.has_credentials ? kAuthFile : ""});
+}
+
+Result<void> Job::fetch(const Resolved& resolved) {
+  const auto on_tick = [this] {
+    done_bytes_ = std::min(bytes_in_blobs(), total_bytes_);
+    (void)tell_progress();
+  };
+  for (const char* folder : {kBlobs, "/work/tmp"}) {
+    RETURN_IF_ERROR(sys::make_folder(folder, 0777));
+  }
+  return fetch_blobs(resolved.source, resolved.digest, kBlobs, on_tick);
+}
+
+Result<void> Job::pull() {
+  ASSIGN_OR_RETURN(Resolved resolved, resolve_anywhere());
+  RETURN_IF_ERROR(channel_.send({{"t", "digest"}, {"digest", resolved.digest}}));
+  ASSIGN_OR_RETURN(const Object answer, channel_.receive());
+  if (answer.contains("known") && answer.at("known").as_bool()) {
+    return {};
+  }
+  const auto& layers = resolved.manifest.layers;
+  layers_ = layers.size();
+  for (const auto& layer : layers) {
+    total_bytes_ += layer.size;
+  }
+  RETURN_IF_ERROR(tell_progress());
+  RETURN_IF_ERROR(fetch(resolved));
+  ::unlink(kAuthFile);
+  RETURN_IF_ERROR(leave_network());
+  done_bytes_ = total_bytes_;
+  ASSIGN_OR_RETURN(const auto config_bytes,
+                   sys::read_file(blob_path(resolved.manifest.config.digest), kConfigBytesMax));
+  if (sha256_of(config_bytes) != resolved.manifest.config.digest) {
+    return fail_image(kDigestMismatch, "the config is not ", resolved.manifest.config.digest);
+  }
+  ASSIGN_OR_RETURN(const Config config, parse_config(config_bytes, layers.size()));
+  ASSIGN_OR_RETURN(const auto missing, ask_missing(config.diff_ids));
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (missing[i]) {
+      RETURN_IF_ERROR(unpack_blob(i, layers[i], config.diff_ids[i]));
+    }
+    ++layers_done_;
+    RETURN_IF_ERROR(tell_progress());
+  }
+  return tell_done(resolved.digest, config.diff_ids, config);
+}
+
+Result<void> Job::unpack_blob(size_t index, const Descriptor& layer, const std::string& diff_id) {
+  const std::string path = blob_path(layer.digest);
+  ASSIGN_OR_RETURN(const Fd blob, sys::open(path, O_RDONLY | O_NOFOLLOW));
+  ASSIGN_OR_RETURN(Fd folder, make_layer_folder(index));
+  LayerWriter writer(std::move(folder), request_.budget);
+  const auto digests = unpack_archive(blob.get(), request_.budget, writer);
+  if (!digests) {
+    return base::with_context(Result<void>(std::unexpected(digests.error())),
+                              cat("layer ", layer.digest));
+  }
+  if (digests->blob != layer.digest) {
+    return fail_image(kDigestMismatch, "layer ", layer.digest, " has in fact the digest ",
+                      digests->blob);
+  }
+  if (digests->content != diff_id) {
+    return fail_image(kDigestMismatch, "layer ", layer.digest, " unpacks to ", digests->content,
+                      " where the config says ", diff_id);
+  }
+  ::unlink(path.c_str());
+  return hand_over(index, writer);
+}
+
+Result<void> Job::import() {
+  layers_ = 1;
+  ASSIGN_OR_RETURN(Fd folder, make_layer_folder(0));
+  LayerWriter writer(std::move(folder), request_.budget);
+  std::string digest;
+  if (request_.kind == "dir") {
+    ASSIGN_OR_RETURN(const Fd source, sys::open("/source", O_RDONLY | O_DIRECTORY));
+    ASSIGN_OR_RETURN(digest, copy_folder(source.get(), writer));
+  } else {
+    ASSIGN_OR_RETURN(const auto digests, unpack_archive(archive_.get(), request_.budget, writer));
+    digest = digests.content;
+  }
+  ASSIGN_OR_RETURN(const auto missing, ask_missing({digest}));
+  if (missing[0]) {
+    RETURN_IF_ERROR(hand_over(0, writer));
+  }
+  return tell_done(digest, {digest}, {});
+}
+
+Result<Fd> Job::make_layer_folder(size_t index) {
+  const std::string path = cat("/work/layer-", index);
+  RETURN_IF_ERROR(sys::make_folder(path, 0755));
+  return sys::open(path, O_RDONLY | O_DIRECTORY);
+}
+
+// On disk before the node shows it to anybody: an image is never half there after a power cut.
+Result<void> Job::hand_over(size_t index, const LayerWriter& writer) {
+  RETURN_IF_ERROR(tell_opaque(index, writer));
+  ASSIGN_OR_RETURN(const Fd work, sys::open("/work", O_RDONLY | O_DIRECTORY));
+  ::syncfs(work.get());
+  return channel_.send({{"t", "layer"}, {"layer", index}, {"bytes", writer.bytes()}});
+}
+
+Result<void> Job::tell_opaque(size_t index, const LayerWriter& writer) {
+  for (const auto& path : writer.opaque_folders()) {
+    RETURN_IF_ERROR(
+        channel_.send({{"t", "opaque"}, {"layer", index}, {"path", base::base64(path)}}));
+  }
+  return {};
+}
+
+Result<std::vector<bool>> Job::ask_missing(const std::vector<std::string>& diff_ids) {
+  RETURN_IF_ERROR(
+      channel_.send({{"t", "layers"}, {"diff_ids", Array(diff_ids.begin(), diff_ids.end())}}));
+  ASSIGN_OR_RETURN(const Object answer, channel_.receive());
+  std::vector<bool> missing;
+  for (const auto& value : answer.at("missing").as_array()) {
+    missing.push_back(value.as_bool());
+  }
+  missing.resize(diff_ids.size());
+  return missing;
+}
+
+Result<void> Job::tell_progress() {
+  return channel_.send({{"t", "progress"},
+                        {"done", done_bytes_},
+                        {"total", total_bytes_},
+                        {"layers_done", layers_done_},
+                        {"layers", layers_}});
+}
+
+Result<void> Job::tell_done(const std::string& digest, const std::vector<std::string>& diff_ids,
+                            const Config& config) {
+  Object environment;
+  for (const auto& [name, value] : config.environment) {
+    environment[name] = value;
+  }
+  const auto list = [](const std::vector<std::string>& texts) {
+    return Array(texts.begin(), texts.end());
+  };
+  return channel_.send({{"t", "done"},
+                        {"digest", digest},
+                        {"platform", kPlatform},
+                        {"diff_ids", list(diff_ids)},
+                        {"config",
+                         {{"env", std::move(environment)},
+                          {"workdir", config.workdir},
+                          {"user", config.user},
+                          {"entrypoint", list(config.entrypoint)},
+                          {"cmd", list(config.cmd)},
+                          {"exposed_ports", list(config.exposed_ports)}}}});
+}
+
+Result<void> serve(Channel& channel) {
+  ASSIGN_OR_RETURN(auto descriptors, channel.receive_descriptors());
+  ASSIGN_OR_RETURN(const Object message, channel.receive());
+  if (descriptors.empty()) {
+    return base::fail(ErrorCode::internal, "the node sent no work folder");
+  }
+  Fd second = descriptors.size() > 1 ? std::move(descriptors[1]) : Fd();
+  const bool is_folder = message.contains("kind") && message.at("kind") == "dir";
+  RETURN_IF_ERROR(confine(std::move(descriptors[0]), is_folder ? std::move(second) : Fd()));
+  ASSIGN_OR_RETURN(Request request, read_request(message));
+  return Job(channel, std::move(request), std::move(second)).run();
+}
+
+// Names in archives are bytes; the node reads text.
+std::string as_text(std::string message) {
+  if (!base::is_utf8(message)) {
+    std::ranges::replace_if(message, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
+  }
+  return message;
+}
+
+}  // namespace
+
+bool run_job(Channel& channel) {
+  const auto done = serve(channel);
+  if (done) {
+    return true;
+  }
+  (void)channel.send({{"t", "failed"},
+                      {"reason", reason_of(done.error())},
+                      {"message", as_text(done.error().message)}});
+  return false;
+}
+
+}  // namespace image

@@ -1,0 +1,42 @@
+// Fetching from a registry by `skopeo`: one process a call, under ids of its own inside the
+// confinement, credentials in a file in private memory. Blocks until the process ends (bounded by
+// the node, which ends this whole program). Errors carry the API's reasons.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "image/failure.h"
+
+namespace image {
+
+// The ids inside the confinement that skopeo runs under: the node's firewall keeps both off
+// link-local addresses, and the second off loopback as well.
+inline constexpr uid_t kFetchUid = 1;
+inline constexpr uid_t kFetchAwayFromLoopbackUid = 2;
+
+struct RegistrySource {
+  std::string repository;  // "localhost:5000/team/app"
+  bool plain_http = false;
+  std::string auth_file;  // "" for none
+};
+
+// Whether that host ("127.0.0.1:5000", "localhost", "[::1]") is this machine's loopback, or a
+// link-local address, by its spelling.
+bool is_loopback(std::string_view host);
+bool is_link_local(std::string_view host);
+
+// The registry's manifest of ":tag" or "@digest", as the bytes it is.
+Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version);
+// The blobs of one manifest into `folder` (made fresh), each in a file of its digest's hex digits.
+// `on_tick` is called a few times a second meanwhile.
+Result<void> fetch_blobs(const RegistrySource& source, const std::string& digest,
+                         const std::string& folder, const std::function<void()>& on_tick);
+
+// What skopeo's standard error says, as reason and sentence. `what` names the image.
+Error explain_failure(std::string_view output, std::string_view what);
+
+}  // namespace image
