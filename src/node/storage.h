@@ -1,10 +1,11 @@
 // Where sandboxes write: one area each, with a hard limit of its own.
 // Owned by the node, one per node; called on its only thread, every call is a few system calls
 // (only `open` may run mkfs.btrfs, once in a pool's life). Areas survive the node. A write past the
-// limit fails inside the sandbox with EDQUOT or ENOSPC. Errors are code io, `disk_full` when the
-// pool itself has no room, `invalid_field` for a limit out of range.
+// limit fails inside the sandbox with EDQUOT or ENOSPC. Errors are code io; open() also
+// `unavailable`, `disk_full` and, for a bad option, `invalid_field`.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -18,7 +19,8 @@ namespace node {
 struct StorageOptions {
   std::string lib_folder;
   int64_t pool_mb = 0;  // of the loop file; 0: default_pool_mb of the free disk
-  std::string driver;   // "": the best that works; or "btrfs", "btrfs-loop", "project-quota", "tmpfs"
+  std::string
+      driver;  // "": the best that works; or "btrfs", "btrfs-loop", "project-quota", "tmpfs"
 };
 
 class Storage {
@@ -54,6 +56,9 @@ class Storage {
  private:
   std::vector<std::string> notes_;
 };
+
+// What every area holds: the overlay's upper and work folders, and command output.
+inline constexpr std::array<const char*, 3> kAreaParts = {"upper", "work", "spool"};
 
 // The size of a new pool: a quarter of the free disk, at least 4 GiB, at most 64.
 int64_t default_pool_mb(int64_t free_mb);

@@ -1,0 +1,383 @@
+#include "node/network.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_link.h>
+#include <linux/neighbour.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/veth.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/sys.h"
+#include "node/program.h"
+
+namespace node {
+
+using base::cat;
+using base::ErrorCode;
+using base::fail;
+using base::fail_errno;
+using base::Result;
+
+namespace {
+
+// The gateway of every sandbox: link-local, so it never collides with an address worth reaching.
+constexpr uint32_t kGatewayAddress = 0xa9fe0101;  // 169.254.1.1
+// IFNAMSIZ is 16 with the final zero; an index has at most 7 digits.
+constexpr size_t kPrefixMax = 8;
+constexpr int kSubnetLengthMin = 8;
+constexpr int kSubnetLengthMax = 29;
+// Addresses ending in 0 or 255 are routable but refused by some software: 254 a block.
+constexpr uint32_t kAddressesPerBlock = 254;
+// A new namespace holds lo as 1; asking for 2 saves reading the number back.
+constexpr int kInnerIndex = 2;
+constexpr uint32_t kLoopbackIndex = 1;
+// Dying places that choose_index() passes over before it deletes one to take its index.
+constexpr size_t kLeftoversMax = 1024;
+
+using Mac = std::array<uint8_t, 6>;
+
+// Locally administered (bit 1 of the first byte); only the two ends ever see them.
+Mac mac_of(uint8_t end, uint32_t index) {
+  return {0x0a,
+          0x5b,
+          end,
+          static_cast<uint8_t>(index >> 16),
+          static_cast<uint8_t>(index >> 8),
+          static_cast<uint8_t>(index)};
+}
+Mac outer_mac(uint32_t index) { return mac_of(1, index); }
+Mac inner_mac(uint32_t index) { return mac_of(2, index); }
+
+std::string dotted(uint32_t address) {
+  return cat(address >> 24, '.', (address >> 16) & 255, '.', (address >> 8) & 255, '.',
+             address & 255);
+}
+
+void add_link_up(NetlinkBatch& batch, std::string_view what, uint32_t index, bool up) {
+  batch.begin(what, RTM_NEWLINK, 0);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC,
+                         .ifi_index = static_cast<int>(index),
+                         .ifi_flags = up ? static_cast<unsigned>(IFF_UP) : 0U,
+                         .ifi_change = IFF_UP});
+  batch.end();
+}
+
+void add_neighbour(NetlinkBatch& batch, std::string_view what, uint32_t index, uint32_t address,
+                   const Mac& mac) {
+  batch.begin(what, RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE);
+  batch.header(ndmsg{
+      .ndm_family = AF_INET, .ndm_ifindex = static_cast<int>(index), .ndm_state = NUD_PERMANENT});
+  batch.attribute_number(NDA_DST, htonl(address));
+  batch.attribute(NDA_LLADDR, mac.data(), mac.size());
+  batch.end();
+}
+
+// destination 0: the default route; gateway 0: none.
+void add_route(NetlinkBatch& batch, std::string_view what, uint32_t index, uint32_t destination,
+               uint32_t gateway) {
+  batch.begin(what, RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE);
+  batch.header(
+      rtmsg{.rtm_family = AF_INET,
+            .rtm_dst_len = static_cast<uint8_t>(destination == 0 ? 0 : 32),
+            .rtm_table = RT_TABLE_MAIN,
+            .rtm_protocol = RTPROT_STATIC,
+            .rtm_scope = static_cast<uint8_t>(gateway == 0 ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE),
+            .rtm_type = RTN_UNICAST});
+  if (destination != 0) {
+    batch.attribute_number(RTA_DST, htonl(destination));
+  }
+  if (gateway != 0) {
+    batch.attribute_number(RTA_GATEWAY, htonl(gateway));
+  }
+  batch.attribute_number(RTA_OIF, index);
+  batch.end();
+}
+
+// Both ends in one message: the host's up, the other one directly in the namespace. (Asking for
+// the other end to be up as well is refused with ENOTCONN.)
+NetlinkBatch veth_pair(const std::string& name, uint32_t index, int name_space) {
+  NetlinkBatch batch;
+  batch.begin("create the veth pair", RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP});
+  batch.attribute_text(IFLA_IFNAME, name);
+  batch.attribute(IFLA_ADDRESS, outer_mac(index).data(), sizeof(Mac));
+  const auto info = batch.open(IFLA_LINKINFO);
+  batch.attribute_text(IFLA_INFO_KIND, "veth");
+  const auto data = batch.open(IFLA_INFO_DATA);
+  const auto peer = batch.open(VETH_INFO_PEER);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = kInnerIndex});
+  batch.attribute_text(IFLA_IFNAME, "eth0");
+  batch.attribute(IFLA_ADDRESS, inner_mac(index).data(), sizeof(Mac));
+  batch.attribute_number(IFLA_NET_NS_FD, static_cast<uint32_t>(name_space));
+  batch.close(peer);
+  batch.close(data);
+  batch.close(info);
+  batch.end();
+  return batch;
+}
+
+NetlinkBatch inner_end(uint32_t index, uint32_t address) {
+  NetlinkBatch batch;
+  add_link_up(batch, "put lo up", kLoopbackIndex, true);
+  add_link_up(batch, "put eth0 up", kInnerIndex, true);
+  batch.begin("set the address of eth0", RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE);
+  batch.header(ifaddrmsg{.ifa_family = AF_INET,
+                         .ifa_prefixlen = 32,
+                         .ifa_scope = RT_SCOPE_UNIVERSE,
+                         .ifa_index = kInnerIndex});
+  batch.attribute_number(IFA_LOCAL, htonl(address));
+  batch.attribute_number(IFA_ADDRESS, htonl(address));
+  batch.end();
+  add_route(batch, "add the route to the gateway", kInnerIndex, kGatewayAddress, 0);
+  add_route(batch, "add the default route", kInnerIndex, 0, kGatewayAddress);
+  add_neighbour(batch, "add the gateway's neighbour entry", kInnerIndex, kGatewayAddress,
+                outer_mac(index));
+  return batch;
+}
+
+struct Sysctl {
+  const char* path;
+  const char* value;
+};
+// Written inside: the sandbox's root has no capability over the namespace, so it could neither
+// bind port 80 nor ping without the first two. IPv6 goes off before an interface is there.
+constexpr std::array<Sysctl, 4> kInnerSysctls = {{
+    {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
+    {"/proc/sys/net/ipv4/ping_group_range", "0 2147483647"},
+    {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
+    {"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"},
+}};
+
+// Absent files are fine: a kernel without IPv6 has none of its sysctls.
+Result<void> write_sysctl(const std::string& path, std::string_view value) {
+  auto written = base::sys::write_file(path, value);
+  if (!written && written.error().errno_value != ENOENT) {
+    return written;
+  }
+  return {};
+}
+
+struct NewNameSpace {
+  base::Fd handle;
+  Netlink inside;
+};
+
+// Enters the calling thread into a new namespace; the caller brings it back.
+Result<NewNameSpace> enter_new_name_space() {
+  if (::unshare(CLONE_NEWNET) != 0) {
+    return fail_errno(errno, "make a network namespace");
+  }
+  ASSIGN_OR_RETURN(auto handle, base::sys::open("/proc/thread-self/ns/net", O_RDONLY));
+  for (const auto& sysctl : kInnerSysctls) {
+    RETURN_IF_ERROR(write_sysctl(sysctl.path, sysctl.value));
+  }
+  ASSIGN_OR_RETURN(auto inside, Netlink::open());
+  return NewNameSpace{.handle = std::move(handle), .inside = std::move(inside)};
+}
+
+bool is_prefix(std::string_view text) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  // Not ending in a digit: "sg1" + 2 and "sg" + 12 would be the same interface.
+  return !text.empty() && text.size() <= kPrefixMax && std::ranges::all_of(text, fits) &&
+         text.front() >= 'a' && text.back() >= 'a';
+}
+
+// Absent is fine. By name, so that no interface that took its number over can be hit.
+Result<void> delete_interface(Netlink& host, const std::string& name) {
+  NetlinkBatch batch;
+  batch.begin(cat("delete interface ", name), RTM_DELLINK, 0);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC});
+  batch.attribute_text(IFLA_IFNAME, name);
+  batch.end();
+  auto deleted = host.run(batch);
+  if (!deleted && deleted.error().errno_value != ENODEV) {
+    return deleted;
+  }
+  return {};
+}
+
+// The number of one of our interfaces: "sg12" is 12.
+std::optional<uint32_t> index_in(std::string_view prefix, std::string_view interface) {
+  if (!interface.starts_with(prefix)) {
+    return std::nullopt;
+  }
+  return base::parse_number<uint32_t>(interface.substr(prefix.size()));
+}
+
+}  // namespace
+
+uint32_t Subnet::capacity() const {
+  const uint32_t addresses = uint32_t{1} << (32 - length);
+  return length > 24 ? addresses - 2 : addresses / 256 * kAddressesPerBlock;
+}
+
+uint32_t Subnet::address(uint32_t index) const {
+  return base + index / kAddressesPerBlock * 256 + index % kAddressesPerBlock + 1;
+}
+
+Result<Subnet> parse_subnet(std::string_view text) {
+  const auto slash = text.find('/');
+  const auto length = base::parse_number<int>(
+      slash == std::string_view::npos ? std::string_view{} : text.substr(slash + 1));
+  in_addr address{};
+  if (!length || *length < kSubnetLengthMin || *length > kSubnetLengthMax ||
+      ::inet_pton(AF_INET, std::string(text.substr(0, slash)).c_str(), &address) != 1) {
+    return base::fail_field("subnet", "\"", text, "\" is not an IPv4 subnet of /8 to /29");
+  }
+  const auto base_address = ntohl(address.s_addr);
+  const auto mask = ~uint32_t{0} << (32 - *length);
+  if ((base_address & ~mask) != 0) {
+    return base::fail_field("subnet", "\"", text, "\" has bits set beyond its length");
+  }
+  return Subnet{.base = base_address, .length = *length, .text = std::string(text)};
+}
+
+Network::Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host)
+    : options_(std::move(options)),
+      subnet_(std::move(subnet)),
+      host_name_space_(std::move(host_name_space)),
+      host_(std::move(host)),
+      used_(subnet_.capacity(), false) {}
+
+Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
+  if (!is_prefix(options.prefix)) {
+    return base::fail_field("name_prefix", "\"", options.prefix, "\" is not 1 to ", kPrefixMax,
+                            " of a-z and 0-9 with a letter at both ends");
+  }
+  ASSIGN_OR_RETURN(auto subnet, parse_subnet(options.subnet));
+  ASSIGN_OR_RETURN(auto host_name_space, base::sys::open("/proc/thread-self/ns/net", O_RDONLY));
+  ASSIGN_OR_RETURN(auto host, Netlink::open());
+  RETURN_IF_ERROR(
+      base::with_context(run_program({"nft", "-f", "-"}, firewall_rules(options.prefix, subnet)),
+                         "load the firewall"));
+  RETURN_IF_ERROR(accept_in_foreign_firewall(options.prefix));
+  // Last, so that nothing is ever forwarded without the firewall.
+  RETURN_IF_ERROR(base::sys::write_file("/proc/sys/net/ipv4/ip_forward", "1"));
+  return std::unique_ptr<Network>(
+      new Network(options, std::move(subnet), std::move(host_name_space), std::move(host)));
+}
+
+std::string Network::interface(uint32_t index) const { return cat(options_.prefix, index); }
+
+std::string Network::address(uint32_t index) const { return dotted(subnet_.address(index)); }
+
+// Round robin: an address comes back as late as possible, when nobody remembers its last owner.
+// A released place whose namespace still dies is passed over, and deleted only if need be.
+Result<uint32_t> Network::choose_index() {
+  std::vector<uint32_t> leftovers;
+  for (uint32_t tried = 0; tried < subnet_.capacity() && leftovers.size() < kLeftoversMax;
+       ++tried) {
+    const auto index = next_;
+    next_ = (next_ + 1) % subnet_.capacity();
+    if (used_[index]) {
+      continue;
+    }
+    if (host_.index_of(interface(index)) == 0) {
+      return index;
+    }
+    leftovers.push_back(index);
+  }
+  if (leftovers.empty()) {
+    return fail(ErrorCode::overloaded, "no free address left in ", options_.subnet);
+  }
+  RETURN_IF_ERROR(delete_interface(host_, interface(leftovers.front())));
+  return leftovers.front();
+}
+
+Result<NetworkPlace> Network::make() {
+  ASSIGN_OR_RETURN(const auto index, choose_index());
+  auto place = make_at(index);
+  if (place) {
+    used_[index] = true;
+  }
+  return place;
+}
+
+Result<NetworkPlace> Network::make_at(uint32_t index) {
+  auto entered = enter_new_name_space();
+  if (::setns(host_name_space_.get(), CLONE_NEWNET) != 0) {
+    // In a sandbox's namespace nothing that follows can be right.
+    ::abort();
+  }
+  if (!entered) {
+    return std::unexpected(std::move(entered).error());
+  }
+  auto& [handle, inside] = *entered;
+  // On any failure from here the namespace goes with its handle, and takes the veth along.
+  RETURN_IF_ERROR(host_.run(veth_pair(interface(index), index, handle.get())));
+  RETURN_IF_ERROR(
+      write_sysctl(cat("/proc/sys/net/ipv6/conf/", interface(index), "/disable_ipv6"), "1"));
+  RETURN_IF_ERROR(inside.run(inner_end(index, subnet_.address(index))));
+  RETURN_IF_ERROR(set_up_host_end(index));
+  return NetworkPlace{.name_space = std::move(handle), .index = index, .address = address(index)};
+}
+
+Result<void> Network::set_up_host_end(uint32_t index) {
+  const auto link = host_.index_of(interface(index));
+  if (link == 0) {
+    return fail(ErrorCode::not_found, "interface ", interface(index), " is gone");
+  }
+  NetlinkBatch batch;
+  add_link_up(batch, "put the host's end up", link, true);
+  add_route(batch, "add the route to the sandbox", link, subnet_.address(index), 0);
+  add_neighbour(batch, "add the sandbox's neighbour entry", link, subnet_.address(index),
+                inner_mac(index));
+  return host_.run(batch);
+}
+
+Result<void> Network::set_open(uint32_t index, bool open) {
+  if (open) {
+    return set_up_host_end(index);  // going down has taken route and neighbour along
+  }
+  const auto link = host_.index_of(interface(index));
+  if (link == 0) {
+    return fail(ErrorCode::not_found, "interface ", interface(index), " is gone");
+  }
+  NetlinkBatch batch;
+  add_link_up(batch, "put the host's end down", link, false);
+  return host_.run(batch);
+}
+
+Result<void> Network::adopt(uint32_t index) {
+  if (index >= used_.size()) {
+    return fail(ErrorCode::not_found, "index ", index, " is outside of ", options_.subnet);
+  }
+  used_[index] = true;
+  return {};
+}
+
+void Network::release(uint32_t index) {
+  if (index < used_.size()) {
+    used_[index] = false;
+  }
+}
+
+Result<void> Network::reap_unknown() {
+  ASSIGN_OR_RETURN(const auto interfaces, base::sys::list_folder("/sys/class/net"));
+  for (const auto& name : interfaces) {
+    const auto index = index_in(options_.prefix, name);
+    if (!index || (*index < used_.size() && used_[*index])) {
+      continue;
+    }
+    RETURN_IF_ERROR(delete_interface(host_, name));
+  }
+  return {};
+}
+
+Result<void> Network::close_table() {
+  RETURN_IF_ERROR(forget_in_foreign_firewall(options_.prefix));
+  RETURN_IF_ERROR(run_program({"nft", "-f", "-"},
+                              cat("table inet ", options_.prefix, "_sandbox\ndelete table inet ",
+                                  options_.prefix, "_sandbox\n")));
+  return {};
+}
+
+}  // namespace node
