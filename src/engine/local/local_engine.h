@@ -2,20 +2,18 @@
 // the agents' sockets beside it. Owned by main; loop thread only. One connection to the node, made
 // again with back-off when it ends: calls under way then fail with unavailable, calls that come
 // meanwhile wait kConnectPatience for it. What node and agents say is checked and limited.
-// Bounds: kCallsMax calls under way, kChangesMax changes not yet taken, kIdleMax idle channels.
+// Bounds: those of NodeClient and AgentPool.
 #pragma once
 
-#include <deque>
-#include <list>
 #include <memory>
-#include <optional>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/local/agent_pool.h"
 #include "engine/local/node_client.h"
+#include "engine/local/node_images.h"
 #include "net/task_group.h"
 
 namespace engine {
@@ -47,11 +45,9 @@ class LocalEngine final : public Engine {
   Images& images() override;
 
  private:
-  class NodeImages;
-
   NodeClient node_;
   AgentPool agents_;
-  std::unique_ptr<NodeImages> images_;
+  NodeImages images_;
   net::TaskGroup group_;
 };
 
