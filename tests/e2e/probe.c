@@ -25,12 +25,12 @@
 
 #define KEY_SPEC_SESSION_KEYRING -3
 
-static const char *name_of(int number) {
-  const char *name = number == 0 ? "OK" : strerrorname_np(number);
+static const char* name_of(int number) {
+  const char* name = number == 0 ? "OK" : strerrorname_np(number);
   return name != NULL ? name : "UNKNOWN";
 }
 
-static void report(const char *name, const char *outcome) {
+static void report(const char* name, const char* outcome) {
   printf("%s %s\n", name, outcome);
   fflush(stdout);
 }
@@ -132,7 +132,7 @@ static long via_x32(void) { return syscall(0x40000000 + SYS_mount, "none", "/mnt
 #endif
 
 static const struct {
-  const char *name;
+  const char* name;
   long (*call)(void);
 } kCalls[] = {
     {"unshare_user", new_user_namespace},
@@ -218,36 +218,36 @@ static int chroot_out(void) {
   return 0;
 }
 
-static int connect_abstract(const char *name) {
+static int connect_abstract(const char* name) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   strncpy(address.sun_path + 1, name, sizeof address.sun_path - 2);
   const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
   const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  const int result = connect(fd, (struct sockaddr *)&address, length);
+  const int result = connect(fd, (struct sockaddr*)&address, length);
   report("connect", result == 0 ? "OK" : name_of(errno));
   return 0;
 }
 
 // "tcp ADDRESS PORT": OK, the errno, or TIMEOUT after a second.
-static int connect_tcp(const char *host, const char *port) {
+static int connect_tcp(const char* host, const char* port) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
   inet_pton(AF_INET, host, &address.sin_addr);
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   const struct timeval patience = {.tv_sec = 1};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
-  const int result = connect(fd, (struct sockaddr *)&address, sizeof address);
+  const int result = connect(fd, (struct sockaddr*)&address, sizeof address);
   const int blocked = result != 0 && (errno == EINPROGRESS || errno == EAGAIN);
   report("connect", result == 0 ? "OK" : blocked ? "TIMEOUT" : name_of(errno));
   return 0;
 }
 
 // Serves one connection after another on all addresses until it is killed.
-static int serve_tcp(const char *port) {
+static int serve_tcp(const char* port) {
   const int yes = 1;
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(port))};
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  if (bind(fd, (struct sockaddr *)&address, sizeof address) != 0 || listen(fd, 16) != 0) {
+  if (bind(fd, (struct sockaddr*)&address, sizeof address) != 0 || listen(fd, 16) != 0) {
     report("bind", name_of(errno));
     return 1;
   }
@@ -262,7 +262,7 @@ static int serve_tcp(const char *port) {
   }
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "calls") == 0) {
     return all_calls();
   }
