@@ -42,6 +42,7 @@ class FakeAgent {
   model::ContainerSpec container_;
   std::map<std::string, std::string> files_;
   int runs_ = 0;
+  int runs_now_ = 0;
   int cancelled_runs_ = 0;
   net::TaskGroup group_;
 };

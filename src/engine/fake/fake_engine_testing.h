@@ -7,8 +7,8 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
+#include <vector>
 
 #include "engine/engine.h"
 #include "engine/fake/fake_agent_testing.h"
@@ -28,7 +28,7 @@ class FakeEngine final : public Engine {
   void finish_start(const std::string& id);
   void fail_start(const std::string& id, const std::string& reason, const std::string& message);
   // A ready sandbox dies: status failed and a change, as when PID 1 ends.
-  void fail(const std::string& id, const std::string& reason, const std::string& message);
+  void die(const std::string& id, const std::string& reason, const std::string& message);
   // Everything answers unavailable until it is set back; changes are then lost once.
   void set_available(bool available);
   // The host restarted: all sandboxes are gone without a change.
@@ -38,6 +38,8 @@ class FakeEngine final : public Engine {
   // --- what a test looks at
   [[nodiscard]] size_t size() const { return records_.size(); }
   [[nodiscard]] const model::SandboxSpec* spec(const std::string& id) const;
+  // Of a ready sandbox, else nullptr.
+  [[nodiscard]] FakeAgent* agent(const std::string& id);
   [[nodiscard]] size_t connections_made() const { return connections_made_; }
   [[nodiscard]] size_t idle_connections() const { return idle_.size(); }
 
@@ -61,8 +63,9 @@ class FakeEngine final : public Engine {
   struct Record {
     Status status;
     model::SandboxSpec spec;
-    std::unique_ptr<FakeAgent> agent;
+    std::shared_ptr<FakeAgent> agent;  // of a ready sandbox
   };
+  void end_agent(Record& record);
   void tell(const Record& record, std::string type, std::string message);
   Result<void> available() const;
 
@@ -75,7 +78,7 @@ class FakeEngine final : public Engine {
   std::multimap<std::string, std::unique_ptr<AgentConnection>> idle_;
   size_t connections_made_ = 0;
   std::unique_ptr<FakeImages> images_;
-  net::TaskGroup agents_;
+  std::vector<std::shared_ptr<FakeAgent>> ended_;  // their connections end by themselves
 };
 
 }  // namespace engine
