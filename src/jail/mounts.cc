@@ -36,6 +36,10 @@ Result<Fd> open_context(const char* type) {
   if (!context) {
     return base::fail_errno(errno, "fsopen ", type);
   }
+  // Programs such as df pass over mounts whose source is "none".
+  if (::fsconfig(context.get(), FSCONFIG_SET_STRING, "source", type, 0) != 0) {
+    return base::fail_errno(errno, "mount option source");
+  }
   return context;
 }
 Result<void> set_string(const Fd& context, const char* key, const std::string& value) {

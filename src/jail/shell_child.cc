@@ -187,6 +187,7 @@ class Child {
   int new_mount(Step step, const char* type, std::initializer_list<Option> options,
                 unsigned attributes) const noexcept {
     const int context = must(step, ::fsopen(type, FSOPEN_CLOEXEC));
+    must(step, ::fsconfig(context, FSCONFIG_SET_STRING, "source", type, 0));
     for (const Option& option : options) {
       const auto command = option.value == nullptr ? FSCONFIG_SET_FLAG : FSCONFIG_SET_STRING;
       must(step, ::fsconfig(context, command, option.key, option.value, 0));
