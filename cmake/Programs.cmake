@@ -17,3 +17,8 @@ program(sandbox-agent agent.cc agent)
 if(TARGET sandbox-agent AND NOT SANDBOX_SANITIZE MATCHES "address|thread" AND NOT SANDBOX_FUZZ)
   target_link_options(sandbox-agent PRIVATE -static $<$<CONFIG:Release>:-s>)
 endif()
+
+# The tests of the image store start the real helper, which lies beside them.
+if(TARGET node_test AND TARGET sandbox-image)
+  add_dependencies(node_test sandbox-image)
+endif()
