@@ -17,7 +17,8 @@ Agent::Agent(net::EventLoop& event_loop, AgentOptions options)
       null_device(::open("/dev/null", O_RDWR | O_CLOEXEC)),
       reaper(event_loop),
       trees(std::move(options.cgroup)),
-      leftovers(event_loop, null_device.get()) {
+      leftovers(event_loop, null_device.get()),
+      idle_memory(event_loop) {
   reaper.on_orphans([this] { trees.sweep(); });
 }
 

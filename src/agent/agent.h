@@ -6,6 +6,7 @@
 
 #include "agent/accounts.h"
 #include "agent/config.h"
+#include "agent/idle_memory.h"
 #include "agent/leftover_output.h"
 #include "agent/process_tree.h"
 #include "agent/reaper.h"
@@ -36,6 +37,7 @@ class Agent {
   Accounts accounts;
   Spawner spawner;
   LeftoverOutput leftovers;
+  IdleMemory idle_memory;
   size_t running_commands = 0;
 
   // Processes the kernel killed in this sandbox for want of memory; 0 without a counter.

@@ -1,7 +1,6 @@
 #include "agent/server.h"
 
 #include <errno.h>
-#include <malloc.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -124,10 +123,7 @@ Task<void> Server::serve_connection(base::Fd socket) {
       break;
     }
     keep = co_await serve_request(stream, reader, **request);
-    if (agent_.running_commands == 0) {
-      // Idle sandboxes are many: what a big answer took is given back.
-      ::malloc_trim(0);
-    }
+    agent_.idle_memory.note_activity();
   }
 }
 
