@@ -310,8 +310,8 @@ def write_results(table: Table, floors: list[float], facts: str) -> None:
              f"- F: {floors[0]:.2f} ms at the start, {floors[1]:.2f} ms at the end", "",
              "| measure | result | must | holds | beside it |", "|---|---|---|---|---|"]
     lines += [f"| {' | '.join(row)} |" for row in table.rows]
-    lines += ["", "What is measured how: `bench/run.py`, one function a measure. CPU is that of the "
-              "whole machine during the run, the bench's own client included; idle memory is "
+    lines += ["", "What is measured how: `bench/run.py`, one function a measure. CPU is that of "
+              "the whole machine during the run, the bench's own client included; idle memory is "
               "the growth of all memory in use, kernel included, without page cache.", ""]
     (ROOT / "bench" / "RESULTS.md").write_text("\n".join(lines))
 
