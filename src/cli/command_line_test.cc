@@ -1,0 +1,217 @@
+#include "cli/command_line.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include "base/sys.h"
+#include "cli/completion_script.h"
+#include "cli/variables.h"
+
+namespace cli {
+namespace {
+
+constexpr size_t kGoldenBytesMax = 64 * 1024;
+
+template <typename Options>
+Options parsed(const std::vector<std::string>& words) {
+  const auto result = parse_command_line(words);
+  EXPECT_TRUE(result) << (result ? "" : result.error().message);
+  if (!result || !std::holds_alternative<Options>(result->invocation)) {
+    ADD_FAILURE() << "not the expected command";
+    return {};
+  }
+  return std::get<Options>(result->invocation);
+}
+
+std::string refusal(const std::vector<std::string>& words) {
+  const auto result = parse_command_line(words);
+  EXPECT_FALSE(result);
+  return result ? "" : result.error().message;
+}
+
+// Compares with golden/NAME beside this file; SANDBOX_GOLDEN_WRITE=1 writes it anew.
+void expect_golden(const std::string& name, const std::string& text) {
+  const std::string here = __FILE__;
+  const std::string path = here.substr(0, here.rfind('/')) + "/golden/" + name;
+  if (::getenv("SANDBOX_GOLDEN_WRITE") != nullptr) {
+    ASSERT_TRUE(base::sys::replace_file(path, text, 0644));
+  }
+  const auto wanted = base::sys::read_file(path, kGoldenBytesMax);
+  ASSERT_TRUE(wanted) << wanted.error().message;
+  EXPECT_EQ(text, *wanted);
+}
+
+TEST(CommandLine, help_is_golden) {
+  expect_golden("help.txt", parsed<ShowText>({"--help"}).text);
+  expect_golden("help_create.txt", parsed<ShowText>({"create", "--help"}).text);
+  expect_golden("help_exec.txt", parsed<ShowText>({"exec", "-h"}).text);
+}
+
+TEST(CommandLine, nothing_shows_the_help) {
+  EXPECT_TRUE(parsed<ShowText>({}).text.contains("Usage: sandbox COMMAND"));
+}
+
+TEST(CommandLine, create_has_documented_defaults) {
+  const auto options = parsed<CreateOptions>({"create", "debian:12"});
+  EXPECT_EQ(options.image, "debian:12");
+  EXPECT_EQ(options.cpus, 1);
+  EXPECT_EQ(options.memory_mb, 512);
+  EXPECT_FALSE(options.storage_mb);
+  EXPECT_TRUE(options.wait);
+}
+
+TEST(CommandLine, create_takes_all_its_options) {
+  const auto options = parsed<CreateOptions>({"create",
+                                              "a",
+                                              "--cpus",
+                                              "0.5",
+                                              "--memory",
+                                              "2g",
+                                              "--storage-mb",
+                                              "100",
+                                              "-l",
+                                              "a=b",
+                                              "-l",
+                                              "c=d",
+                                              "-e",
+                                              "X=1,2",
+                                              "--user",
+                                              "root",
+                                              "--lease",
+                                              "30m",
+                                              "--max-lifetime",
+                                              "1d",
+                                              "--network",
+                                              "none",
+                                              "--no-wait",
+                                              "--workdir",
+                                              "/w",
+                                              "--pull",
+                                              "always"});
+  EXPECT_EQ(options.cpus, 0.5);
+  EXPECT_EQ(options.memory_mb, 2048);
+  EXPECT_EQ(options.storage_mb, 100);
+  EXPECT_EQ(options.labels, (std::vector<std::string>{"a=b", "c=d"}));
+  EXPECT_EQ(options.env, std::vector<std::string>{"X=1,2"});
+  EXPECT_EQ(options.lease_sec, 1800);
+  EXPECT_EQ(options.max_lifetime_sec, 86400);
+  EXPECT_EQ(options.network, "none");
+  EXPECT_EQ(options.user, "root");
+  EXPECT_EQ(options.workdir, "/w");
+  EXPECT_EQ(options.pull, "always");
+  EXPECT_FALSE(options.wait);
+}
+
+TEST(CommandLine, a_repeated_option_does_not_eat_the_image) {
+  const auto options = parsed<CreateOptions>({"create", "-e", "A=1", "debian"});
+  EXPECT_EQ(options.image, "debian");
+  EXPECT_EQ(options.env, std::vector<std::string>{"A=1"});
+}
+
+TEST(CommandLine, everything_behind_the_dashes_is_the_command) {
+  const auto options =
+      parsed<ExecOptions>({"exec", "sbx-1", "--timeout", "5", "--", "sh", "-c", "x", "--", "-t"});
+  EXPECT_EQ(options.id, "sbx-1");
+  EXPECT_EQ(options.command.timeout_sec, 5);
+  EXPECT_EQ(options.command.argv, (std::vector<std::string>{"sh", "-c", "x", "--", "-t"}));
+  const auto run = parsed<RunOptions>({"run", "-m", "64", "debian", "--", "--help"});
+  EXPECT_EQ(run.create.memory_mb, 64);
+  EXPECT_EQ(run.command.argv, std::vector<std::string>{"--help"});
+}
+
+TEST(CommandLine, a_missing_command_is_explained) {
+  EXPECT_TRUE(refusal({"exec", "sbx-1"}).contains("exec ID -- ls"));
+  EXPECT_TRUE(refusal({"run", "debian", "--"}).contains("run IMAGE -- ls"));
+  EXPECT_TRUE(refusal({"exec", "sbx-1", "ls"}).contains("behind --"));
+  EXPECT_TRUE(refusal({"list", "--", "x"}).contains("takes no command"));
+}
+
+TEST(CommandLine, terminals_are_refused_as_not_built) {
+  const auto result = parse_command_line({"exec", "-t", "sbx-1", "--", "sh"});
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, base::ErrorCode::not_supported);
+}
+
+TEST(CommandLine, global_options_stand_before_or_behind_the_command) {
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"-o", "json", "--url", "http://x", "list"},
+        std::vector<std::string>{"list", "-o", "json", "--url", "http://x"}}) {
+    const auto result = parse_command_line(words);
+    ASSERT_TRUE(result) << result.error().message;
+    EXPECT_EQ(result->global.output, OutputFormat::json);
+    EXPECT_EQ(result->global.url, "http://x");
+  }
+}
+
+TEST(CommandLine, wrong_values_are_refused_on_one_line) {
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"list", "-o", "xml"},
+                                                {"create"},
+                                                {"nothing"},
+                                                {"image"},
+                                                {"create", "a", "--cpus", "many"},
+                                                {"create", "a", "--memory", "-1"},
+                                                {"create", "a", "--network", "vpn"},
+                                                {"list", "--limit", "0"},
+                                                {"completion", "csh"}}) {
+    const std::string message = refusal(words);
+    EXPECT_FALSE(message.empty());
+    EXPECT_FALSE(message.contains('\n')) << message;
+  }
+}
+
+TEST(CommandLine, dash_is_a_path) {
+  const auto options = parsed<CopyOptions>({"cp", "-", "sbx-1:/a"});
+  EXPECT_EQ(options.source, "-");
+  EXPECT_EQ(parsed<ImageImportOptions>({"image", "import", "-", "name"}).file, "-");
+}
+
+TEST(ParseMegabytes, takes_units_and_refuses_the_rest) {
+  EXPECT_EQ(parse_megabytes("512"), 512);
+  EXPECT_EQ(parse_megabytes("512m"), 512);
+  EXPECT_EQ(parse_megabytes("2G"), 2048);
+  EXPECT_EQ(parse_megabytes("1TiB"), 1048576);
+  for (const std::string_view bad :
+       {"", "m", "0", "-5", "1.5g", "5k", "99999999999999999999", "9223372036854775807g"}) {
+    EXPECT_FALSE(parse_megabytes(bad)) << bad;
+  }
+}
+
+TEST(ParseSeconds, takes_units_and_refuses_the_rest) {
+  EXPECT_EQ(parse_seconds("90"), 90);
+  EXPECT_EQ(parse_seconds("2h"), 7200);
+  for (const std::string_view bad : {"", "0", "1w", "1h30m", "9223372036854775807d"}) {
+    EXPECT_FALSE(parse_seconds(bad)) << bad;
+  }
+}
+
+TEST(Variables, the_last_of_a_name_wins_and_bare_names_are_passed_on) {
+  ::setenv("SANDBOX_CLI_TEST_VARIABLE", "here", 1);
+  const auto object = read_variables({"A=1", "A=2=3", "SANDBOX_CLI_TEST_VARIABLE", "E="}, {});
+  ASSERT_TRUE(object) << object.error().message;
+  EXPECT_EQ(wire::json::serialize(*object),
+            R"({"A":"2=3","SANDBOX_CLI_TEST_VARIABLE":"here","E":""})");
+  EXPECT_FALSE(read_variables({"SANDBOX_CLI_TEST_UNSET"}, {}));
+}
+
+TEST(Variables, errors_do_not_repeat_values) {
+  const auto refused = read_variables({"=secret-value"}, {});
+  ASSERT_FALSE(refused);
+  EXPECT_FALSE(refused.error().message.contains("secret"));
+}
+
+TEST(Completion, knows_every_command_and_option) {
+  const auto commands = describe_commands();
+  for (const std::string_view shell : {"bash", "zsh", "fish"}) {
+    const std::string script = completion_script(shell, commands);
+    for (const std::string_view word : {"create", "import", "network", "missing always"}) {
+      EXPECT_TRUE(script.contains(word)) << shell << " lacks " << word;
+    }
+  }
+  const auto exec = std::ranges::find(commands, "exec", &CommandInfo::name);
+  ASSERT_NE(exec, commands.end());
+  EXPECT_TRUE(exec->takes_id);
+  EXPECT_NE(std::ranges::find(commands, "image gc", &CommandInfo::name), commands.end());
+}
+
+}  // namespace
+}  // namespace cli
