@@ -105,8 +105,8 @@ Result<ImageProcess> ImageProcess::start(const std::string& program, uint32_t id
 
   int pidfd = -1;
   clone_args args{};
-  args.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
-               CLONE_PIDFD;
+  args.flags =
+      CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD;
   args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));

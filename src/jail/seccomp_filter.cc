@@ -158,8 +158,10 @@ scmp_arg_cmp none_of(unsigned argument, uint64_t bits) {
 void add_conditional(Rules& rules) {
   rules.add(SCMP_ACT_ALLOW, "clone", {none_of(0, kNamespaceFlags)});
   rules.add(SCMP_ACT_ALLOW, "unshare", {none_of(0, kNamespaceFlags | kNewTime)});
-  // Its flags lie in memory, where no filter can look; libraries fall back to clone.
-  rules.add(SCMP_ACT_ERRNO(ENOSYS), "clone3");
+  // Its flags lie in memory, where no filter can look. The agent needs it (CLONE_INTO_CGROUP) and
+  // it is harmless: the launcher sets the sandbox's limit of user namespaces to 0, and every other
+  // kind of namespace takes a capability that is not there.
+  rules.add(SCMP_ACT_ALLOW, "clone3");
   for (const uint64_t value : kPersonalities) {
     rules.add(SCMP_ACT_ALLOW, "personality", {equals(0, value)});
   }

@@ -216,6 +216,7 @@ class Child {
       must(Step::make_stage, ::mkdir(name, 0755));
     }
     attach(Step::attach_proc, proc, "proc");
+    forbid_user_namespaces();
     attach(Step::attach_sys, fds[kSysFd], "sys");
     attach(Step::attach_dev, fds[kDevFd], "dev");
     attach(Step::make_devpts,
@@ -228,6 +229,15 @@ class Child {
            "dev/shm");
     attach(Step::make_mqueue, new_mount(Step::make_mqueue, "mqueue", {}, kInert), "dev/mqueue");
     enter_stage_root();
+  }
+
+  // The limit belongs to this user namespace, and without CAP_SYS_RESOURCE nobody in it can raise
+  // it again: no call, whatever its arguments, makes a nested one.
+  void forbid_user_namespaces() const noexcept {
+    constexpr Step kStep = Step::forbid_user_namespaces;
+    const int fd = must(kStep, ::open("proc/sys/user/max_user_namespaces", O_WRONLY | O_CLOEXEC));
+    must(kStep, ::write(fd, "0", 1));
+    ::close(fd);
   }
 
   // The host's mounts leave this namespace here, long before anything hostile runs in it.

@@ -7,12 +7,12 @@
 namespace jail {
 namespace {
 
-constexpr std::array<std::string_view, 34> kNames{
+constexpr std::array<std::string_view, 35> kNames{
     "close_descriptors", "enter_cgroup",
     "receive_first_order", "become_root",
     "reset_process", "new_cgroup_namespace",
     "make_mounts_private", "make_proc",
-    "make_stage", "attach_proc",
+    "make_stage", "attach_proc", "forbid_user_namespaces",
     "attach_sys", "attach_dev",
     "make_devpts", "make_shm",
     "make_mqueue", "make_mask",

@@ -19,6 +19,7 @@ enum class Step : uint8_t {
   make_proc,
   make_stage,
   attach_proc,
+  forbid_user_namespaces,
   attach_sys,
   attach_dev,
   make_devpts,
