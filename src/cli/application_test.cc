@@ -2,6 +2,7 @@
 #include "cli/application.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -283,6 +284,25 @@ TEST_F(Application, the_saved_token_goes_to_its_own_gateway_only) {
   EXPECT_EQ(run(Environment{.home = folder_}, {"list", "--url", server.url()}), 125);
   EXPECT_TRUE(error_.contains("no token for")) << error_;
   EXPECT_TRUE(server.seen().empty());
+}
+
+// In a process of its own: the signals stay blocked in it.
+TEST_F(Application, a_signal_ends_with_130_and_run_still_deletes) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto child = [] {
+    auto interrupt = Interrupt::open();
+    Console console(STDOUT_FILENO, STDERR_FILENO, *interrupt);
+    const base::FakeClock clock;
+    base::KernelRandom random;
+    ScriptedServer server({{.status = 201, .body = std::string(kReady)}, {.status = 204}});
+    const Environment environment{.url = server.url(), .token = "t"};
+    ::raise(SIGINT);
+    const int code = run_application({"run", "debian", "--", "x"}, environment, console, *interrupt,
+                                     clock, random);
+    const auto seen = server.seen();
+    ::_exit(seen.size() == 2 && seen[1].line.starts_with("DELETE") ? code : 1);
+  };
+  EXPECT_EXIT(child(), testing::ExitedWithCode(130), "");
 }
 
 TEST_F(Application, version_works_without_a_gateway) {

@@ -94,6 +94,7 @@ std::string bash_script(const std::vector<CommandInfo>& commands) {
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case \"${COMP_WORDS[i]}\" in\n"
       "      --) COMPREPLY=($(compgen -c -- \"$current\")); return ;;\n"
+      "      -o|--output|--url|--token-file) ((i++)) ;;\n"
       "      -*) ;;\n"
       "      *) if [ -z \"$command\" ]; then command=\"${COMP_WORDS[i]}\"\n"
       "         elif [ \"$command\" = image ]; then command=\"image ${COMP_WORDS[i]}\"; fi ;;\n"

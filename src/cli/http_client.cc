@@ -211,6 +211,9 @@ HttpClient::~HttpClient() = default;
 
 Result<HttpResponse> HttpClient::send(const HttpRequest& request, const BodySink& sink,
                                       const TransferObserver& observer) {
+  if (!request.ignore_signals) {
+    RETURN_IF_ERROR(interrupt_.check());
+  }
   CURL* easy = handles_->easy;
   curl_easy_reset(easy);
   char detail[CURL_ERROR_SIZE] = "";
