@@ -23,24 +23,35 @@ using base::cat;
 
 constexpr uint32_t kDelegate = 2'000'000;
 
-// A child that has entered all hierarchies runs `body` and exits with its result.
-pid_t start_inside(const CgroupEntry& entry, int (*body)()) {
-  const auto pid = ::fork();
-  if (pid != 0) {
-    return pid;
-  }
+bool enter(const CgroupEntry& entry) {
   for (const auto& tasks : entry.tasks) {
     if (::write(tasks.get(), "0", 1) != 1) {
+      return false;
+    }
+  }
+  if (!entry.v2_folder) {
+    return true;
+  }
+  const base::Fd procs(::openat(entry.v2_folder.get(), "cgroup.procs", O_WRONLY));
+  return ::write(procs.get(), "0", 1) == 1;
+}
+
+// A child that runs `body` and exits with its result; it has entered all hierarchies when this
+// returns.
+pid_t start_inside(const CgroupEntry& entry, int (*body)()) {
+  auto [entered, entering] = base::sys::make_pipe().value();
+  const auto pid = ::fork();
+  if (pid == 0) {
+    if (!enter(entry)) {
       ::_exit(99);
     }
+    entering.reset();
+    ::_exit(body());
   }
-  if (entry.v2_folder) {
-    const base::Fd procs(::openat(entry.v2_folder.get(), "cgroup.procs", O_WRONLY));
-    if (::write(procs.get(), "0", 1) != 1) {
-      ::_exit(98);
-    }
-  }
-  ::_exit(body());
+  entering.reset();
+  char nothing = 0;
+  (void)::read(entered.get(), &nothing, 1);  // the end of the pipe
+  return pid;
 }
 
 // The exit code, or 128 + signal.
@@ -97,6 +108,11 @@ class RealCgroups : public testing::Test {
   void TearDown() override {
     if (cgroups_) {
       for (const auto& name : cgroups_->list().value()) {
+        EXPECT_TRUE(cgroups_->kill(name).has_value());
+        // What was killed is gone a moment later.
+        while (!cgroups_->empty(name).value()) {
+          ::sched_yield();
+        }
         EXPECT_TRUE(cgroups_->remove(name).has_value()) << name;
       }
       const auto closed = cgroups_->close();
@@ -128,7 +144,6 @@ TEST_F(RealCgroups, the_process_limit_holds) {
   const auto limited = cgroups_->limit("a", {.millicpus = 500, .memory_mb = 64, .pids = 20});
   ASSERT_TRUE(limited.has_value()) << limited.error().message;
   EXPECT_EQ(wait_for(start_inside(entry, count_forks)), 19);
-  EXPECT_TRUE(cgroups_->kill("a").has_value());
 }
 
 TEST_F(RealCgroups, memory_beyond_the_limit_is_an_oom_kill_that_is_counted) {
@@ -177,12 +192,8 @@ TEST_F(RealCgroups, kill_ends_everything_also_in_groups_made_inside) {
 
 TEST_F(RealCgroups, one_with_a_process_in_it_is_not_removed) {
   const auto entry = cgroups_->make("a", kDelegate).value();
-  auto pipe = base::sys::make_pipe().value();
   const auto pid = start_inside(entry, sleep_for_ever);
-  // The child has entered once its group is no longer empty.
-  while (cgroups_->empty("a").value()) {
-    ::sched_yield();
-  }
+  EXPECT_FALSE(cgroups_->empty("a").value());
   const auto removed = cgroups_->remove("a");
   EXPECT_FALSE(removed.has_value());
   EXPECT_TRUE(cgroups_->kill("a").has_value());

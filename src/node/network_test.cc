@@ -1,0 +1,414 @@
+#include "node/network.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+
+#include "base/sys.h"
+#include "node/program.h"
+
+namespace node {
+namespace {
+
+using base::cat;
+
+constexpr int kConnectMillisecondsMax = 3000;
+// Long enough for a packet between two veths a thousand times over; what is dropped stays silent.
+constexpr int kSilenceMilliseconds = 150;
+constexpr uint16_t kPort = 4711;
+
+// While it lives, the thread is in another network namespace.
+class Inside {
+ public:
+  explicit Inside(const base::Fd& name_space)
+      : back_(base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value()) {
+    EXPECT_EQ(::setns(name_space.get(), CLONE_NEWNET), 0);
+  }
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  ~Inside() { EXPECT_EQ(::setns(back_.get(), CLONE_NEWNET), 0); }
+
+ private:
+  base::Fd back_;
+};
+
+sockaddr_in address_of(const std::string& text, uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  EXPECT_EQ(::inet_pton(AF_INET, text.c_str(), &address.sin_addr), 1);
+  return address;
+}
+
+base::Fd listen_at(const std::string& text, uint16_t port = kPort) {
+  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int one = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  const auto address = address_of(text, port);
+  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0)
+      << errno;
+  EXPECT_EQ(::listen(socket.get(), 16), 0);
+  return socket;
+}
+
+// 0 if a connection came about, else its errno; ETIMEDOUT for silence.
+int connect_to(const std::string& text, int milliseconds, uint16_t port = kPort) {
+  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const auto address = address_of(text, port);
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    return 0;
+  }
+  if (errno != EINPROGRESS) {
+    return errno;
+  }
+  pollfd watched{socket.get(), POLLOUT, 0};
+  if (::poll(&watched, 1, milliseconds) == 0) {
+    return ETIMEDOUT;
+  }
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
+  return error;
+}
+
+int connect_from(const NetworkPlace& place, const std::string& text, int milliseconds,
+                 uint16_t port = kPort) {
+  const Inside inside(place.name_space);
+  return connect_to(text, milliseconds, port);
+}
+
+// A network beyond the host: another namespace behind a veth that is no sandbox's. Only in
+// addresses meant for documentation.
+class Outside {
+ public:
+  explicit Outside(std::string name) : name_(std::move(name)) {
+    const base::Fd back = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
+    EXPECT_EQ(::unshare(CLONE_NEWNET), 0);
+    name_space_ = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
+    EXPECT_EQ(::setns(back.get(), CLONE_NEWNET), 0);
+    ip(cat("link add ", name_, " type veth peer name beyond netns /proc/", ::getpid(), "/fd/",
+           name_space_.get()));
+    ip(cat("addr add 198.51.100.1/30 dev ", name_));
+    ip(cat("link set ", name_, " up"));
+    const Inside inside(name_space_);
+    ip("addr add 198.51.100.2/30 dev beyond");
+    ip("link set lo up");
+    ip("link set beyond up");
+    // Knows no way back but to the host itself, as the internet: works only if the source is the
+    // host's.
+  }
+  Outside(const Outside&) = delete;
+  Outside& operator=(const Outside&) = delete;
+  ~Outside() { ip(cat("link del ", name_)); }
+
+  [[nodiscard]] const base::Fd& name_space() const { return name_space_; }
+
+  static void ip(const std::string& arguments) {
+    std::vector<std::string> all = {"ip"};
+    for (const auto part : base::split(arguments, ' ')) {
+      all.emplace_back(part);
+    }
+    const auto done = run_program(all);
+    EXPECT_TRUE(done.has_value()) << arguments << ": " << done.error().message;
+  }
+
+ private:
+  std::string name_;
+  base::Fd name_space_;
+};
+
+class RealNetwork : public testing::Test {
+ protected:
+  static constexpr auto kSubnet = "10.253.0.0/24";
+
+  void SetUp() override {
+    if (::geteuid() != 0) {
+      GTEST_SKIP() << "needs root";
+    }
+    auto network = Network::open({.prefix = "tstn", .subnet = kSubnet});
+    ASSERT_TRUE(network.has_value()) << network.error().message;
+    network_ = std::move(*network);
+    ASSERT_TRUE(network_->reap_unknown().has_value());
+  }
+  void TearDown() override {
+    if (network_) {
+      for (uint32_t index = 0; index < network_->capacity(); ++index) {
+        network_->release(index);
+      }
+      EXPECT_TRUE(network_->reap_unknown().has_value());
+      EXPECT_TRUE(network_->close_table().has_value());
+      EXPECT_EQ(interfaces(), 0U);
+      EXPECT_FALSE(run_program({"nft", "list", "tables"}).value().contains("tstn"));
+    }
+  }
+
+  static size_t interfaces() {
+    size_t count = 0;
+    for (const auto& name : base::sys::list_folder("/sys/class/net").value()) {
+      count += name.starts_with("tstn") ? 1 : 0;
+    }
+    return count;
+  }
+  NetworkPlace make() {
+    auto place = network_->make();
+    EXPECT_TRUE(place.has_value()) << place.error().message;
+    return std::move(*place);
+  }
+
+  std::unique_ptr<Network> network_;
+};
+
+TEST_F(RealNetwork, a_place_has_its_address_route_and_sysctls) {
+  const auto place = make();
+  EXPECT_EQ(place.address, network_->address(place.index));
+  const Inside inside(place.name_space);
+  const auto addresses = run_program({"ip", "-o", "addr"}).value();
+  EXPECT_TRUE(addresses.contains(cat("inet ", place.address, "/32"))) << addresses;
+  EXPECT_FALSE(addresses.contains("inet6")) << addresses;
+  const auto routes = run_program({"ip", "route"}).value();
+  EXPECT_TRUE(routes.contains("default via 169.254.1.1 dev eth0")) << routes;
+  const auto ports =
+      base::sys::read_file("/proc/sys/net/ipv4/ip_unprivileged_port_start", 16).value();
+  EXPECT_EQ(ports, "0\n");
+  const auto neighbours = run_program({"ip", "neigh"}).value();
+  EXPECT_TRUE(neighbours.contains("PERMANENT")) << neighbours;
+}
+
+TEST_F(RealNetwork, the_host_end_has_no_ipv6) {
+  const auto place = make();
+  const auto setting =
+      base::sys::read_file(cat("/proc/sys/net/ipv6/conf/tstn", place.index, "/disable_ipv6"), 16);
+  EXPECT_EQ(setting.value(), "1\n");
+}
+
+TEST_F(RealNetwork, the_caller_is_back_in_its_own_name_space) {
+  struct stat before{};
+  struct stat after{};
+  ASSERT_EQ(::stat("/proc/thread-self/ns/net", &before), 0);
+  const auto place = make();
+  ASSERT_EQ(::stat("/proc/thread-self/ns/net", &after), 0);
+  EXPECT_EQ(before.st_ino, after.st_ino);
+}
+
+TEST_F(RealNetwork, loopback_works_inside) {
+  const auto place = make();
+  const Inside inside(place.name_space);
+  const auto listener = listen_at("127.0.0.1", 80);
+  EXPECT_EQ(connect_to("127.0.0.1", kConnectMillisecondsMax, 80), 0);
+}
+
+TEST_F(RealNetwork, a_listener_beyond_the_host_is_reached_with_the_hosts_address) {
+  const Outside outside("tsto0");
+  const auto place = make();
+  base::Fd listener;
+  {
+    const Inside inside(outside.name_space());
+    listener = listen_at("198.51.100.2");
+  }
+  ASSERT_EQ(connect_from(place, "198.51.100.2", kConnectMillisecondsMax), 0);
+  sockaddr_in peer{};
+  socklen_t size = sizeof peer;
+  const base::Fd accepted(::accept(listener.get(), reinterpret_cast<sockaddr*>(&peer), &size));
+  EXPECT_EQ(ntohl(peer.sin_addr.s_addr), 0xc6336401U);  // 198.51.100.1
+}
+
+TEST_F(RealNetwork, another_sandbox_is_not_reached) {
+  const auto first = make();
+  const auto second = make();
+  base::Fd listener;
+  {
+    const Inside inside(second.name_space);
+    listener = listen_at("0.0.0.0");
+    EXPECT_EQ(connect_to(second.address, kConnectMillisecondsMax), 0);
+  }
+  EXPECT_NE(connect_from(first, second.address, kSilenceMilliseconds), 0);
+}
+
+TEST_F(RealNetwork, the_host_is_not_reached_on_any_of_its_addresses) {
+  const Outside outside("tsto0");
+  const auto place = make();
+  const auto listener = listen_at("0.0.0.0");
+  ASSERT_EQ(connect_to("198.51.100.1", kConnectMillisecondsMax), 0);
+  EXPECT_NE(connect_from(place, "198.51.100.1", kSilenceMilliseconds), 0);
+  EXPECT_NE(connect_from(place, "169.254.1.1", kSilenceMilliseconds), 0);
+}
+
+TEST_F(RealNetwork, metadata_addresses_are_not_reached) {
+  const Outside outside("tsto0");
+  {
+    const Inside inside(outside.name_space());
+    Outside::ip("addr add 169.254.169.254/32 dev beyond");
+  }
+  Outside::ip("route add 169.254.169.254/32 via 198.51.100.2");
+  base::Fd listener;
+  {
+    const Inside inside(outside.name_space());
+    listener = listen_at("0.0.0.0");
+  }
+  ASSERT_EQ(connect_to("169.254.169.254", kConnectMillisecondsMax), 0);  // the host may
+  const auto place = make();
+  EXPECT_NE(connect_from(place, "169.254.169.254", kSilenceMilliseconds), 0);
+}
+
+TEST_F(RealNetwork, a_sandbox_is_not_reached_from_beyond_the_host) {
+  const Outside outside("tsto0");
+  const auto place = make();
+  base::Fd listener;
+  {
+    const Inside inside(place.name_space);
+    listener = listen_at("0.0.0.0");
+  }
+  const Inside inside(outside.name_space());
+  Outside::ip("route add 10.253.0.0/24 via 198.51.100.1");
+  EXPECT_NE(connect_to(place.address, kSilenceMilliseconds), 0);
+}
+
+TEST_F(RealNetwork, a_closed_place_is_silent_until_it_is_opened_again) {
+  const Outside outside("tsto0");
+  const auto place = make();
+  base::Fd listener;
+  {
+    const Inside inside(outside.name_space());
+    listener = listen_at("198.51.100.2");
+  }
+  ASSERT_TRUE(network_->set_open(place.index, false).has_value());
+  EXPECT_NE(connect_from(place, "198.51.100.2", kSilenceMilliseconds), 0);
+  ASSERT_TRUE(network_->set_open(place.index, true).has_value());
+  EXPECT_EQ(connect_from(place, "198.51.100.2", kConnectMillisecondsMax), 0);
+}
+
+TEST_F(RealNetwork, opening_again_keeps_the_firewall_effective) {
+  auto again = Network::open({.prefix = "tstn", .subnet = kSubnet});
+  ASSERT_TRUE(again.has_value());
+  const auto rules = run_program({"nft", "list", "table", "inet", "tstn_sandbox"}).value();
+  EXPECT_EQ(rules.find("chain forward"), rules.rfind("chain forward"));
+}
+
+TEST_F(RealNetwork, reaping_spares_what_was_adopted) {
+  auto kept = make();
+  auto unknown = make();
+  auto again = Network::open({.prefix = "tstn", .subnet = kSubnet}).value();
+  ASSERT_TRUE(again->adopt(kept.index).has_value());
+  ASSERT_TRUE(again->reap_unknown().has_value());
+  EXPECT_EQ(interfaces(), 1U);
+  EXPECT_EQ(::access(cat("/sys/class/net/tstn", kept.index).c_str(), F_OK), 0);
+  const auto next = again->make().value();
+  EXPECT_NE(next.index, kept.index);
+}
+
+TEST_F(RealNetwork, released_indices_come_back_after_all_others) {
+  auto small = Network::open({.prefix = "tstns", .subnet = "10.253.1.0/29"}).value();
+  std::vector<NetworkPlace> places;
+  for (uint32_t i = 0; i < small->capacity(); ++i) {
+    places.push_back(small->make().value());
+  }
+  const auto full = small->make();
+  ASSERT_FALSE(full.has_value());
+  EXPECT_EQ(full.error().code, base::ErrorCode::overloaded);
+  const auto index = places[2].index;
+  places.erase(places.begin() + 2);
+  small->release(index);
+  const auto again = small->make();  // whether its old veth is gone by now or not
+  ASSERT_TRUE(again.has_value()) << again.error().message;
+  EXPECT_EQ(again->index, index);
+  for (uint32_t i = 0; i < small->capacity(); ++i) {
+    small->release(i);
+  }
+  EXPECT_TRUE(small->reap_unknown().has_value());
+  EXPECT_TRUE(small->close_table().has_value());
+}
+
+TEST_F(RealNetwork, a_failing_make_leaves_nothing_behind) {
+  const auto before = base::sys::list_folder("/proc/self/fd").value().size();
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &old), 0);
+  int failed = 0;
+  // One descriptor more each time: every step that needs one fails once.
+  for (rlim_t allowed = 3; allowed < before + 8; ++allowed) {
+    const rlimit lower{.rlim_cur = allowed, .rlim_max = old.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+    const auto place = network_->make();
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &old), 0);
+    failed += place ? 0 : 1;
+    if (place) {
+      network_->release(place->index);
+    }
+  }
+  EXPECT_GT(failed, 2);
+  EXPECT_EQ(base::sys::list_folder("/proc/self/fd").value().size(), before);
+}
+
+TEST_F(RealNetwork, the_cost_of_each_call_is_reported) {
+  constexpr int kRounds = 50;
+  using std::chrono::steady_clock;
+  const auto each = [](steady_clock::time_point since) {
+    const auto took =
+        std::chrono::duration_cast<std::chrono::microseconds>(steady_clock::now() - since);
+    return static_cast<long long>(took.count()) / kRounds;
+  };
+  std::vector<NetworkPlace> places;
+  auto since = steady_clock::now();
+  for (int i = 0; i < kRounds; ++i) {
+    places.push_back(make());
+  }
+  std::printf("network: make %lld", each(since));
+  since = steady_clock::now();
+  for (const auto& place : places) {
+    ASSERT_TRUE(network_->set_open(place.index, false).has_value());
+  }
+  std::printf(", close %lld", each(since));
+  since = steady_clock::now();
+  for (const auto& place : places) {
+    ASSERT_TRUE(network_->set_open(place.index, true).has_value());
+  }
+  std::printf(", open %lld", each(since));
+  since = steady_clock::now();
+  places.clear();
+  std::printf(", drop %lld us each\n", each(since));
+}
+
+TEST(Subnet, addresses_never_end_in_0_or_255) {
+  const auto subnet = parse_subnet("10.201.0.0/16").value();
+  EXPECT_EQ(subnet.capacity(), 65'024U);
+  EXPECT_EQ(subnet.address(0), 0x0ac90001U);
+  EXPECT_EQ(subnet.address(253), 0x0ac900feU);
+  EXPECT_EQ(subnet.address(254), 0x0ac90101U);
+  EXPECT_EQ(subnet.address(subnet.capacity() - 1), 0x0ac9fffeU);
+}
+
+TEST(Subnet, small_ones_leave_their_first_and_last_address_out) {
+  const auto subnet = parse_subnet("10.0.0.8/29").value();
+  EXPECT_EQ(subnet.capacity(), 6U);
+  EXPECT_EQ(subnet.address(0), 0x0a000009U);
+  EXPECT_EQ(subnet.address(5), 0x0a00000eU);
+}
+
+TEST(Subnet, what_is_none_is_refused) {
+  for (const auto* text : {"", "10.0.0.0", "10.0.0.0/", "10.0.0.0/33", "10.0.0.0/30", "10.0.0.1/24",
+                           "0.0.0.0/0", "10.0.0/24", "fd00::/64", "10.0.0.0/24; drop"}) {
+    EXPECT_FALSE(parse_subnet(text).has_value()) << text;
+  }
+}
+
+TEST(Network, prefixes_that_make_ambiguous_names_are_refused) {
+  for (const auto* prefix : {"", "sg1", "SG", "toolongname", "s g", "1a"}) {
+    const auto network = Network::open({.prefix = prefix, .subnet = "10.253.0.0/24"});
+    ASSERT_FALSE(network.has_value()) << prefix;
+    EXPECT_EQ(network.error().code, base::ErrorCode::invalid_field);
+  }
+}
+
+}  // namespace
+}  // namespace node
