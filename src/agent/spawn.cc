@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
@@ -55,11 +56,14 @@ struct KernelSigaction {
   unsigned long mask;
 };
 constexpr long kKernelSigsetBytes = 8;
+constexpr long kFirstOtherFd = 3;
 
 long attach_descriptors(const ChildPlan& plan) noexcept {
   long result = raw_call(SYS_dup3, plan.input, 0, 0);
   result = result < 0 ? result : raw_call(SYS_dup3, plan.output, 1, 0);
   result = result < 0 ? result : raw_call(SYS_dup3, plan.error, 2, 0);
+  // All of the agent's are so already; this holds for what nobody thought of.
+  raw_call(SYS_close_range, kFirstOtherFd, ~0U, CLOSE_RANGE_CLOEXEC);
   if (result >= 0 && plan.script == kScriptFd) {
     result = raw_call(SYS_fcntl, kScriptFd, F_SETFD, 0);
   } else if (result >= 0 && plan.script >= 0) {
