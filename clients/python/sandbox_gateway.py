@@ -459,13 +459,18 @@ def _get(target: str, read_timeout: float | None = None) -> Plan[Any]:
     return (yield from _ask_json(_Request("GET", target, repeat=True, read_timeout=read_timeout)))
 
 
-def _pages(path: str, query: list[tuple[str, str]], limit: int | None) -> Plan[list[Any]]:
+def _pages(path: str, query: list[tuple[str, str]], limit: int | None = None,
+           page_size: int | None = _PAGE) -> Plan[list[Any]]:
+    """All items of a list; without a page size the gateway chooses it."""
     items: list[Any] = []
     cursor = None
     while limit is None or len(items) < limit:
-        count = _PAGE if limit is None else min(_PAGE, limit - len(items))
-        more = [("limit", str(count))] + ([("cursor", cursor)] if cursor else [])
-        page = yield from _get(f"{path}?{urlencode(query + more, quote_via=quote)}")
+        more = [("cursor", cursor)] if cursor else []
+        if page_size is not None:
+            count = page_size if limit is None else min(page_size, limit - len(items))
+            more.append(("limit", str(count)))
+        text = urlencode(query + more, quote_via=quote)
+        page = yield from _get(f"{path}?{text}" if text else path)
         items += page["items"]
         cursor = page.get("next_cursor")
         if not cursor or not page["items"]:
@@ -644,7 +649,7 @@ def _list_files(sandbox: str, path: str, depth: int | None,
 
 
 def _events(sandbox: str) -> Plan[list[Event]]:
-    items = yield from _pages(_path(sandbox, "/events"), [], None)
+    items = yield from _pages(_path(sandbox, "/events"), [])
     return [_read_event(item) for item in items]
 
 
@@ -713,7 +718,7 @@ def _pull(reference: str, team: str | None,
 
 
 def _images() -> Plan[list[Image]]:
-    items = yield from _pages("/images", [], None)
+    items = yield from _pages("/images", [], page_size=None)
     return [_read_into(Image, item) for item in items]
 
 

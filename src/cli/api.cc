@@ -16,7 +16,6 @@ constexpr int kAttemptsMax = 4;
 constexpr int kFirstPauseMilliseconds = 200;
 // A Retry-After beyond this is for a person to decide about.
 constexpr int kRetryAfterSecondsMax = 20;
-constexpr size_t kPageItems = 1000;
 // Of an answer that is no error of ours, this much is shown.
 constexpr size_t kForeignBodyShown = 200;
 
@@ -85,17 +84,21 @@ Result<Object> Api::get_object(const std::string& target, int wait_seconds) {
   return std::move(value.get_object());
 }
 
-Result<Array> Api::get_list(const std::string& path, const std::string& query, size_t items_max) {
+Result<Array> Api::get_list(const std::string& path, const std::string& query, size_t items_max,
+                            size_t page_items) {
   Array items;
   std::string cursor;
   while (items.size() < items_max) {
     std::string page_query = query;
-    add_parameter(page_query, "limit",
-                  std::to_string(std::min(kPageItems, items_max - items.size())));
+    if (page_items > 0) {
+      add_parameter(page_query, "limit",
+                    std::to_string(std::min(page_items, items_max - items.size())));
+    }
     if (!cursor.empty()) {
       add_parameter(page_query, "cursor", cursor);
     }
-    ASSIGN_OR_RETURN(const auto page, get_object(base::cat(path, "?", page_query)));
+    ASSIGN_OR_RETURN(const auto page,
+                     get_object(base::cat(path, page_query.empty() ? "" : "?", page_query)));
     wire::json::Reader reader(page);
     ASSIGN_OR_RETURN(const auto page_items, reader.required<Array>("items"));
     items.insert(items.end(), page_items.begin(), page_items.end());

@@ -3,6 +3,7 @@
 // gateway says later; never a command. Owned by main; one thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -10,6 +11,9 @@
 #include "wire/json.h"
 
 namespace cli {
+
+// The most the gateway gives at once.
+inline constexpr size_t kPageItemsMax = 1000;
 
 enum class Repeat { yes, no };
 
@@ -23,9 +27,11 @@ class Api {
   // The same with the answer's body as JSON; null for an empty one.
   Result<wire::json::Value> call_json(const HttpRequest& request, Repeat repeat);
   Result<wire::json::Object> get_object(const std::string& target, int wait_seconds = 0);
-  // All items of a list, page by page, at most `items_max`.
+  // All items of a list, page by page, at most `items_max`; `page_items` 0 leaves the size of a
+  // page to the gateway.
   Result<wire::json::Array> get_list(const std::string& path, const std::string& query,
-                                     size_t items_max);
+                                     size_t items_max = SIZE_MAX,
+                                     size_t page_items = kPageItemsMax);
   // Deletes and says whether it is gone (204, 404) or still going (202).
   Result<bool> remove(const std::string& target, int wait_seconds);
 

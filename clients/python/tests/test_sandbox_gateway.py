@@ -201,7 +201,7 @@ def test_list_reads_all_pages_with_filters(gateway, server):
     rows = gateway.list(state="ready", labels={"a": "b=c"}, all=True)
     assert [row.id for row in rows] == ["sbx-1", "sbx-2"]
     assert server.seen[0].target == "/sandboxes?state=ready&label=a%3Db%3Dc&all=true&limit=1000"
-    assert server.seen[1].target.endswith("&cursor=c%201")
+    assert server.seen[1].target.endswith("&cursor=c%201&limit=1000")
 
 
 def test_connections_are_reused(gateway, server):

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <limits>
 
 #include "base/sys.h"
 #include "cli/context.h"
@@ -106,8 +105,7 @@ Result<int> image_pull(Context& context, const ImagePullOptions& options) {
 }
 
 Result<int> image_list(Context& context, const ImageListOptions& options) {
-  ASSIGN_OR_RETURN(const auto items,
-                   context.api.get_list("/images", "", std::numeric_limits<size_t>::max()));
+  ASSIGN_OR_RETURN(const auto items, context.api.get_list("/images", "", SIZE_MAX, 0));
   if (options.quiet) {
     std::string names;
     for (const auto& item : items) {
