@@ -97,7 +97,8 @@ std::string compress(const std::string& bytes, const char* program) {
 
 TEST_F(LayerTest, keeps_owner_mode_time_and_links) {
   TarBuilder tar;
-  tar.folder("t/", 0700).add({.name = "t/run", .data = "#!", .mode = 04755, .uid = 12345, .gid = 54321});
+  tar.folder("t/", 0700)
+      .add({.name = "t/run", .data = "#!", .mode = 04755, .uid = 12345, .gid = 54321});
   tar.link("t/soft", "no/such").hardlink("t/hard", "t/run").link("t/abs", "/etc/hostname");
   ASSERT_TRUE(unpack(tar.finish()));
   EXPECT_EQ(info("t").st_mode & 07777, 0700U);
@@ -139,7 +140,12 @@ TEST_F(LayerTest, refuses_a_loop_of_links) {
 
 TEST_F(LayerTest, the_later_entry_wins) {
   TarBuilder tar;
-  tar.file("f", "1").file("f", "22").folder("x/").file("x/f", "1").link("x", "/y").file("x/f2", "2");
+  tar.file("f", "1")
+      .file("f", "22")
+      .folder("x/")
+      .file("x/f", "1")
+      .link("x", "/y")
+      .file("x/f2", "2");
   tar.file("was-file", "1").folder("was-file/").file("was-file/in", "3");
   EXPECT_EQ(refused(tar), "");
   EXPECT_EQ(read("f"), "22");
@@ -211,17 +217,23 @@ TEST_F(LayerTest, keeps_long_names_and_names_that_are_no_text) {
   const std::string deep = "d1/" + std::string(255, 'n');
   TarBuilder tar;
   tar.add({.name = "short", .data = "1", .pax = {{"path", deep}}});
-  tar.add({.name = "\xff\xfe" "A", .data = "2"});
+  tar.add({.name = "\xff\xfe"
+                   "A",
+           .data = "2"});
   tar.add({.name = "x", .data = "3", .pax = {{"path", "na\xc3\xafve"}}});
   EXPECT_EQ(refused(tar), "");
   EXPECT_EQ(read(deep), "1");
-  EXPECT_EQ(read("\xff\xfe" "A"), "2");
+  EXPECT_EQ(read("\xff\xfe"
+                 "A"),
+            "2");
   EXPECT_EQ(read("na\xc3\xafve"), "3");
-  EXPECT_EQ(refused(TarBuilder().add({.name = "x", .pax = {{"path", std::string(300, 'n')}}})), kInvalid);
+  EXPECT_EQ(refused(TarBuilder().add({.name = "x", .pax = {{"path", std::string(300, 'n')}}})),
+            kInvalid);
 }
 
 TEST_F(LayerTest, keeps_capabilities_and_user_attributes_only) {
-  const std::string capability("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 20);
+  const std::string capability(
+      "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00", 20);
   TarBuilder tar;
   tar.add({.name = "cap",
            .data = "x",
@@ -254,7 +266,8 @@ TEST_F(LayerTest, the_bytes_decide_on_compression_and_both_digests_are_of_all_of
 }
 
 TEST_F(LayerTest, takes_a_layer_without_entries) {
-  for (const std::string& bytes : {std::string(1024, '\0'), compress(std::string(1024, '\0'), "gzip"), std::string()}) {
+  for (const std::string& bytes :
+       {std::string(1024, '\0'), compress(std::string(1024, '\0'), "gzip"), std::string()}) {
     const auto digests = unpack(bytes);
     ASSERT_TRUE(digests) << digests.error().message;
     EXPECT_EQ(digests->blob, sha256_of(bytes));
@@ -272,12 +285,14 @@ TEST_F(LayerTest, refuses_damaged_archives) {
 
 TEST_F(LayerTest, stops_at_the_limits) {
   budget_.bytes_max = 1000;
-  EXPECT_EQ(refused(TarBuilder().file("f", std::string(600, 'x')).file("g", std::string(600, 'x'))), kInvalid);
+  EXPECT_EQ(refused(TarBuilder().file("f", std::string(600, 'x')).file("g", std::string(600, 'x'))),
+            kInvalid);
   budget_ = {.bytes_max = 1000, .entries_max = 2};
   EXPECT_EQ(refused(TarBuilder().file("a", "").file("b", "").file("c", "")), kInvalid);
   budget_ = {.bytes_max = 1 << 20, .entries_max = 2};
   EXPECT_EQ(refused(TarBuilder().add({.name = "sparse",
-                                      .pax = {{"GNU.sparse.major", "0"}, {"GNU.sparse.minor", "1"},
+                                      .pax = {{"GNU.sparse.major", "0"},
+                                              {"GNU.sparse.minor", "1"},
                                               {"GNU.sparse.size", "99999999999"},
                                               {"GNU.sparse.map", "0,0"}}})),
             kInvalid);

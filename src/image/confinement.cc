@@ -63,8 +63,8 @@ Result<void> show(const std::string& path, bool is_device) {
     }
     return {};
   }
-  const base::Fd copy(static_cast<int>(::syscall(SYS_open_tree, AT_FDCWD, path.c_str(),
-                                                 OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)));
+  const base::Fd copy(static_cast<int>(::syscall(
+      SYS_open_tree, AT_FDCWD, path.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE)));
   if (!copy) {
     return base::fail_errno(errno, "open_tree ", path);
   }
@@ -110,7 +110,7 @@ Result<void> fill_root(const base::Fd& work, const base::Fd& source) {
   for (const char* path : kSettingFiles) {
     RETURN_IF_ERROR(copy_setting(path));
   }
-  RETURN_IF_ERROR(attach(work, cat(kRoot, "/work")));
+  RETURN_IF_ERROR(attach(work, cat(kRoot, "/job")));
   if (source) {
     RETURN_IF_ERROR(attach(source, cat(kRoot, "/source")));
   }

@@ -1,5 +1,5 @@
 // Shuts this program in: a root of its own that shows the system's programs and certificates read
-// only, an empty /run and /tmp in memory, and one writable folder, /work. Expects to have been
+// only, an empty /run and /tmp in memory, and one writable folder, /job. Expects to have been
 // started by the node in fresh user, mount, pid, ipc and uts namespaces. Once, at the start,
 // before anything hostile is read.
 #pragma once
@@ -9,7 +9,7 @@
 
 namespace image {
 
-// `work` and `source` (may be invalid) are detached mounts; they become /work and /source.
+// `work` and `source` (may be invalid) are detached mounts; they become /job and /source.
 Result<void> confine(base::Fd work, base::Fd source);
 // Nothing is fetched any more: leaves the host's network.
 Result<void> leave_network();

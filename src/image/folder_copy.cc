@@ -79,7 +79,8 @@ class Copy {
       const std::string full = path.empty() ? name : cat(path, "/", name);
       RETURN_IF_ERROR(place(at, name, full, info));
       if (S_ISDIR(info.st_mode) && info.st_dev == device_) {
-        ASSIGN_OR_RETURN(const Fd next, sys::open_at(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+        ASSIGN_OR_RETURN(const Fd next,
+                         sys::open_at(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
         RETURN_IF_ERROR(folder(next.get(), full, depth + 1));
       }
     }
@@ -140,8 +141,9 @@ class Copy {
     for (const auto name : base::split(names, '\0')) {
       std::string value(kAttributeListBytes, '\0');
       const std::string name_text(name);
-      const ssize_t bytes = name.empty() ? -1 : ::getxattr(path.c_str(), name_text.c_str(),
-                                                           value.data(), value.size());
+      const ssize_t bytes =
+          name.empty() ? -1
+                       : ::getxattr(path.c_str(), name_text.c_str(), value.data(), value.size());
       if (bytes >= 0) {
         value.resize(static_cast<size_t>(bytes));
         entry.attributes.emplace_back(name_text, std::move(value));
@@ -151,9 +153,9 @@ class Copy {
   }
 
   void hash_entry(const Entry& entry) {
-    std::string head = cat(entry.path, '\0', static_cast<int>(entry.kind), ' ', entry.mode, ' ',
-                           entry.uid, ' ', entry.gid, ' ', entry.size, ' ', entry.modified.tv_sec,
-                           ' ', entry.target, '\0');
+    std::string head =
+        cat(entry.path, '\0', static_cast<int>(entry.kind), ' ', entry.mode, ' ', entry.uid, ' ',
+            entry.gid, ' ', entry.size, ' ', entry.modified.tv_sec, ' ', entry.target, '\0');
     for (const auto& [name, value] : entry.attributes) {
       head += cat(name, '\0', value.size(), ' ', value);
     }
@@ -168,6 +170,8 @@ class Copy {
 
 }  // namespace
 
-Result<std::string> copy_folder(int source, LayerWriter& writer) { return Copy(writer).run(source); }
+Result<std::string> copy_folder(int source, LayerWriter& writer) {
+  return Copy(writer).run(source);
+}
 
 }  // namespace image

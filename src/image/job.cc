@@ -23,7 +23,7 @@ namespace sys = base::sys;
 using wire::json::Array;
 using wire::json::Object;
 
-constexpr const char* kBlobs = "/work/blobs";
+constexpr const char* kBlobs = "/job/blobs";
 constexpr const char* kAuthFile = "/run/auth.json";
 constexpr int kIndexDepthMax = 4;  // an index in an index is seen, more is nonsense
 constexpr std::string_view kPlatform = "linux/amd64";
@@ -159,8 +159,8 @@ Result<Resolved> Job::resolve(RegistrySource source) {
     ASSIGN_OR_RETURN(const std::string bytes, fetch_manifest(source, version));
     const std::string digest = sha256_of(bytes);
     if (version.starts_with('@') && version.substr(1) != digest) {
-      return fail_image(kDigestMismatch, "manifest ", version.substr(1),
-                        " has in fact the digest ", digest);
+      return fail_image(kDigestMismatch, "manifest ", version.substr(1), " has in fact the digest ",
+                        digest);
     }
     ASSIGN_OR_RETURN(auto parsed, parse_manifest(bytes));
     if (parsed.manifest) {
@@ -197,7 +197,7 @@ Result<void> Job::fetch(const Resolved& resolved) {
     done_bytes_ = std::min(bytes_in_blobs(), total_bytes_);
     (void)tell_progress();
   };
-  for (const char* folder : {kBlobs, "/work/tmp"}) {
+  for (const char* folder : {kBlobs, "/job/tmp"}) {
     RETURN_IF_ERROR(sys::make_folder(folder, 0777));
   }
   return fetch_blobs(resolved.source, resolved.digest, kBlobs, on_tick);
@@ -279,7 +279,7 @@ Result<void> Job::import() {
 }
 
 Result<Fd> Job::make_layer_folder(size_t index) {
-  const std::string path = cat("/work/layer-", index);
+  const std::string path = cat("/job/layer-", index);
   RETURN_IF_ERROR(sys::make_folder(path, 0755));
   return sys::open(path, O_RDONLY | O_DIRECTORY);
 }
@@ -287,7 +287,7 @@ Result<Fd> Job::make_layer_folder(size_t index) {
 // On disk before the node shows it to anybody: an image is never half there after a power cut.
 Result<void> Job::hand_over(size_t index, const LayerWriter& writer) {
   RETURN_IF_ERROR(tell_opaque(index, writer));
-  ASSIGN_OR_RETURN(const Fd work, sys::open("/work", O_RDONLY | O_DIRECTORY));
+  ASSIGN_OR_RETURN(const Fd work, sys::open("/job", O_RDONLY | O_DIRECTORY));
   ::syncfs(work.get());
   return channel_.send({{"t", "layer"}, {"layer", index}, {"bytes", writer.bytes()}});
 }
@@ -358,7 +358,8 @@ Result<void> serve(Channel& channel) {
 // Names in archives are bytes; the node reads text.
 std::string as_text(std::string message) {
   if (!base::is_utf8(message)) {
-    std::ranges::replace_if(message, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
+    std::ranges::replace_if(
+        message, [](char c) { return static_cast<unsigned char>(c) > 0x7f; }, '?');
   }
   return message;
 }

@@ -23,7 +23,7 @@ constexpr std::string_view kWhiteout = ".wh.";
 constexpr std::string_view kWhiteoutMeta = ".wh..wh.";
 constexpr std::string_view kOpaque = ".wh..wh..opq";
 constexpr std::string_view kCapability = "security.capability";
-constexpr size_t kDepthMax = 256;     // each level of a parent path holds a descriptor
+constexpr size_t kDepthMax = 256;      // each level of a parent path holds a descriptor
 constexpr int kLinksFollowedMax = 40;  // the kernel's own bound
 constexpr size_t kPathShownMax = 200;
 constexpr mode_t kModeMask = 07777;
@@ -69,8 +69,7 @@ Result<void> check_ids(const Entry& entry) {
   for (const auto& [what, id] : {std::pair{"uid", entry.uid}, std::pair{"gid", entry.gid}}) {
     if (id < 0 || id > kIdMax) {
       return fail_image(kInvalid, "file ", shown(entry.path), " belongs to ", what, " ", id,
-                        "; a sandbox has ids up to ", kIdMax,
-                        ": change its owner in the image");
+                        "; a sandbox has ids up to ", kIdMax, ": change its owner in the image");
     }
   }
   return {};
@@ -88,8 +87,7 @@ Result<void> set_attributes(int fd, const Entry& entry) {
       bytes.resize(kCapabilityV2Bytes);
       bytes[3] = kCapabilityV2;
     }
-    if (::fsetxattr(fd, name.c_str(), bytes.data(), bytes.size(), 0) != 0 &&
-        errno != EOPNOTSUPP) {
+    if (::fsetxattr(fd, name.c_str(), bytes.data(), bytes.size(), 0) != 0 && errno != EOPNOTSUPP) {
       return fail_image(kInvalid, "file ", shown(entry.path), ": attribute ", shown(name),
                         " cannot be set: ", ::strerror(errno));
     }
@@ -119,7 +117,8 @@ Result<std::string> clean_path(std::string_view path) {
       return fail_image(kInvalid, "entry ", shown(path), " leaves the layer by \"..\"");
     }
     if (part.size() > NAME_MAX || ++depth > kDepthMax) {
-      return fail_image(kInvalid, "entry ", shown(path), " has a name that is too long or too deep");
+      return fail_image(kInvalid, "entry ", shown(path),
+                        " has a name that is too long or too deep");
     }
     out += cat(out.empty() ? "" : "/", part);
   }
@@ -317,8 +316,8 @@ Result<void> LayerWriter::place_folder(const Parent& parent, const std::string& 
   if (::mkdirat(parent.folder.get(), name.c_str(), kImpliedFolderMode) != 0 && errno != EEXIST) {
     return base::fail_errno(errno, "make folder ", shown(entry.path));
   }
-  ASSIGN_OR_RETURN(const Fd folder, sys::open_at(parent.folder.get(), name,
-                                                 O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+  ASSIGN_OR_RETURN(const Fd folder,
+                   sys::open_at(parent.folder.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   folder_times_[join(parent.path, name)] = entry.modified;
   return set_owner_and_mode(folder.get(), entry);
 }
@@ -329,8 +328,8 @@ Result<void> LayerWriter::place_file(const Parent& parent, const std::string& na
   RETURN_IF_ERROR(charge(entry.size, entry.path));
   RETURN_IF_ERROR(clear_name(parent, name, false));
   ASSIGN_OR_RETURN(const Fd file,
-                   sys::open_at(parent.folder.get(), name,
-                                O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, S_IRUSR | S_IWUSR));
+                   sys::open_at(parent.folder.get(), name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+                                S_IRUSR | S_IWUSR));
   RETURN_IF_ERROR(write_content(file.get(), entry, content));
   RETURN_IF_ERROR(set_owner_and_mode(file.get(), entry));
   const timespec times[2] = {entry.modified, entry.modified};
@@ -372,8 +371,8 @@ Result<void> LayerWriter::place_hardlink(const Parent& parent, const std::string
   if (target.empty() ||
       ::fstatat(from.folder.get(), target_name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
       S_ISDIR(info.st_mode) || is_whiteout(info)) {
-    return fail_image(kInvalid, "hard link ", shown(entry.path), " points to ",
-                      shown(entry.target), ", which is no file of the same layer");
+    return fail_image(kInvalid, "hard link ", shown(entry.path), " points to ", shown(entry.target),
+                      ", which is no file of the same layer");
   }
   if (from.path == parent.path && target_name == name) {
     return {};
@@ -391,8 +390,8 @@ Result<void> LayerWriter::place_special(const Parent& parent, const std::string&
   RETURN_IF_ERROR(check_ids(entry));
   RETURN_IF_ERROR(clear_name(parent, name, false));
   const bool is_link = entry.kind == EntryKind::symlink;
-  if (is_link && (entry.target.empty() || entry.target.size() >= PATH_MAX ||
-                  entry.target.contains('\0'))) {
+  if (is_link &&
+      (entry.target.empty() || entry.target.size() >= PATH_MAX || entry.target.contains('\0'))) {
     return fail_image(kInvalid, "link ", shown(entry.path), " has no usable target");
   }
   const int folder = parent.folder.get();
@@ -401,8 +400,8 @@ Result<void> LayerWriter::place_special(const Parent& parent, const std::string&
   if (made != 0) {
     return base::fail_errno(errno, "make ", shown(entry.path));
   }
-  if (::fchownat(folder, name.c_str(), static_cast<uid_t>(entry.uid),
-                 static_cast<gid_t>(entry.gid), AT_SYMLINK_NOFOLLOW) != 0 ||
+  if (::fchownat(folder, name.c_str(), static_cast<uid_t>(entry.uid), static_cast<gid_t>(entry.gid),
+                 AT_SYMLINK_NOFOLLOW) != 0 ||
       (!is_link && ::fchmodat(folder, name.c_str(), entry.mode & kModeMask, 0) != 0)) {
     return base::fail_errno(errno, "owner and mode of ", shown(entry.path));
   }
@@ -413,8 +412,8 @@ Result<void> LayerWriter::place_special(const Parent& parent, const std::string&
 
 Result<void> LayerWriter::finish() {
   for (const auto& [path, modified] : folder_times_) {
-    const auto folder = sys::open_beneath(root_.get(), path.empty() ? "." : path,
-                                          O_RDONLY | O_DIRECTORY);
+    const auto folder =
+        sys::open_beneath(root_.get(), path.empty() ? "." : path, O_RDONLY | O_DIRECTORY);
     if (folder) {
       const timespec times[2] = {modified, modified};
       ::futimens(folder->get(), times);

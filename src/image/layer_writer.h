@@ -40,7 +40,7 @@ struct Entry {
   int64_t gid = 0;
   int64_t size = 0;
   timespec modified{};
-  std::string target;  // of links
+  std::string target;                                           // of links
   std::vector<std::pair<std::string, std::string>> attributes;  // extended ones, all of them
 };
 

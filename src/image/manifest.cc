@@ -12,7 +12,7 @@ using wire::json::Object;
 using wire::json::Value;
 
 constexpr size_t kIndexEntriesMax = 1000;
-constexpr size_t kListEntriesMax = 10000;   // of env, cmd, entrypoint, ports
+constexpr size_t kListEntriesMax = 10000;     // of env, cmd, entrypoint, ports
 constexpr size_t kConfigTextMax = 128 << 10;  // all of a config's text that is kept
 constexpr int64_t kBlobBytesMax = int64_t{1} << 40;
 constexpr std::string_view kOs = "linux";
@@ -56,11 +56,11 @@ Result<Descriptor> parse_descriptor(const Value& value, std::string_view what) {
 }
 
 Result<void> check_layer(const Descriptor& layer, const Object& object) {
-  const bool foreign = layer.media_type.contains("foreign") ||
-                       layer.media_type.contains("nondistributable");
+  const bool foreign =
+      layer.media_type.contains("foreign") || layer.media_type.contains("nondistributable");
   if (foreign || find(object, "urls") != nullptr) {
-    return fail_image(kInvalid, "layer ", layer.digest, " is not distributable (",
-                      layer.media_type, "): its content is not in the registry");
+    return fail_image(kInvalid, "layer ", layer.digest, " is not distributable (", layer.media_type,
+                      "): its content is not in the registry");
   }
   if (layer.media_type.contains("encrypted")) {
     return fail_image(kInvalid, "layer ", layer.digest, " is encrypted");
@@ -77,8 +77,8 @@ Result<Manifest> parse_image_manifest(const Object& object) {
   }
   ASSIGN_OR_RETURN(manifest.config, parse_descriptor(*config, "config"));
   if (layers->get_array().size() > kLayersMax) {
-    return fail_image(kInvalid, "the image has ", layers->get_array().size(),
-                      " layers, more than ", kLayersMax);
+    return fail_image(kInvalid, "the image has ", layers->get_array().size(), " layers, more than ",
+                      kLayersMax);
   }
   for (const Value& value : layers->get_array()) {
     ASSIGN_OR_RETURN(auto layer, parse_descriptor(value, "layer"));

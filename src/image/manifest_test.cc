@@ -13,7 +13,8 @@ const std::string kB = "sha256:" + std::string(64, 'b');
 std::string descriptor(const std::string& digest, const std::string& more = "") {
   return R"({"mediaType":"m","size":3,"digest":")" + digest + "\"" + more + "}";
 }
-std::string platform(const std::string& os, const std::string& architecture, const std::string& variant = "") {
+std::string platform(const std::string& os, const std::string& architecture,
+                     const std::string& variant = "") {
   return R"(,"platform":{"os":")" + os + R"(","architecture":")" + architecture + "\"" +
          (variant.empty() ? "" : R"(,"variant":")" + variant + "\"") + "}";
 }
@@ -53,8 +54,12 @@ TEST(Manifest, an_index_without_amd64_is_a_platform_mismatch) {
 
 TEST(Manifest, refuses_what_cannot_be_laid_out) {
   const std::string head = R"({"schemaVersion":2,"config":)" + descriptor(kA) + R"(,"layers":[)";
-  EXPECT_EQ(reason(parse_manifest(head + descriptor(kB, R"(,"urls":["http://x"])") + "]}")), kInvalid);
-  EXPECT_EQ(reason(parse_manifest(head + R"({"mediaType":"application/vnd.oci.image.layer.nondistributable.v1.tar","size":1,"digest":")" + kB + "\"}]}")), kInvalid);
+  EXPECT_EQ(reason(parse_manifest(head + descriptor(kB, R"(,"urls":["http://x"])") + "]}")),
+            kInvalid);
+  EXPECT_EQ(
+      reason(parse_manifest(head + R"({"mediaType":"nondistributable.v1.tar","size":1,"digest":")" +
+                            kB + "\"}]}")),
+      kInvalid);
   EXPECT_EQ(reason(parse_manifest(head + descriptor("sha256:../../x") + "]}")), kInvalid);
   EXPECT_EQ(reason(parse_manifest(head + R"({"size":-1,"digest":")" + kB + "\"}]}")), kInvalid);
   EXPECT_EQ(reason(parse_manifest(R"({"schemaVersion":1,"fsLayers":[]})")), kInvalid);
@@ -70,9 +75,12 @@ std::string config(const std::string& inside, const std::string& diff_ids) {
 TEST(Config, gives_what_processes_need) {
   const auto parsed = parse_config(
       config(R"("Env":["A=1","B=x=y","broken"],"User":"1000:1","WorkingDir":"/w","Cmd":["sh"],)"
-             R"("Entrypoint":"lone","ExposedPorts":{"80/tcp":{}})", "\"" + kA + "\""), 1);
+             R"("Entrypoint":"lone","ExposedPorts":{"80/tcp":{}})",
+             "\"" + kA + "\""),
+      1);
   ASSERT_TRUE(parsed) << parsed.error().message;
-  EXPECT_EQ(parsed->environment, (std::vector<std::pair<std::string, std::string>>{{"A", "1"}, {"B", "x=y"}}));
+  EXPECT_EQ(parsed->environment,
+            (std::vector<std::pair<std::string, std::string>>{{"A", "1"}, {"B", "x=y"}}));
   EXPECT_EQ(parsed->user, "1000:1");
   EXPECT_EQ(parsed->workdir, "/w");
   EXPECT_EQ(parsed->cmd, std::vector<std::string>{"sh"});
@@ -91,7 +99,8 @@ TEST(Config, of_another_platform_or_other_layers_is_refused) {
   EXPECT_EQ(reason(parse_config(config("", "\"" + kA + "\""), 2)), kInvalid);
   EXPECT_EQ(reason(parse_config(config("", "\"sha256:zz\""), 1)), kInvalid);
   EXPECT_EQ(reason(parse_config(config(R"("Env":[1])", ""), 0)), kInvalid);
-  EXPECT_EQ(reason(parse_config(config(R"("Cmd":[")" + std::string(200'000, 'x') + "\"]", ""), 0)), kInvalid);
+  EXPECT_EQ(reason(parse_config(config(R"("Cmd":[")" + std::string(200'000, 'x') + "\"]", ""), 0)),
+            kInvalid);
 }
 
 std::string explained(const std::string& message) {
@@ -100,21 +109,25 @@ std::string explained(const std::string& message) {
 
 TEST(SkopeoFailure, has_the_reason_of_what_it_says) {
   EXPECT_EQ(explained("reading manifest nope in r/i: manifest unknown"), kNotFound);
-  EXPECT_EQ(explained("reading manifest t in r/i: unauthorized: authentication required"), kPullDenied);
-  EXPECT_EQ(explained("unable to retrieve auth token: invalid username/password: unauthorized"), kPullDenied);
+  EXPECT_EQ(explained("reading manifest t in r/i: unauthorized: authentication required"),
+            kPullDenied);
+  EXPECT_EQ(explained("unable to retrieve auth token: invalid username/password: unauthorized"),
+            kPullDenied);
   EXPECT_EQ(explained("pinging container registry r: dial tcp: connection refused"), kPullFailed);
   EXPECT_EQ(explained("unsupported docker v2s2 media type: \\\"x\\\""), kInvalid);
   EXPECT_EQ(reason_of(explain_failure("", "r/i:t")), kPullFailed);
 }
 
 TEST(SkopeoFailure, shows_the_last_sentence_only) {
-  const auto error = explain_failure("level=warning msg=\"first\"\nlevel=fatal msg=\"say \\\"x\\\" loud\"\nmore", "r/i:t");
+  const auto error = explain_failure(
+      "level=warning msg=\"first\"\nlevel=fatal msg=\"say \\\"x\\\" loud\"\nmore", "r/i:t");
   EXPECT_TRUE(error.message.ends_with("say \"x\" loud")) << error.message;
   EXPECT_FALSE(error.message.contains("first"));
 }
 
 TEST(RegistryHost, loopback_and_link_local_are_known_by_their_spelling) {
-  for (const auto* host : {"localhost", "localhost:5000", "127.0.0.1:5000", "127.9.9.9", "[::1]:5000", "0.0.0.0"}) {
+  for (const auto* host :
+       {"localhost", "localhost:5000", "127.0.0.1:5000", "127.9.9.9", "[::1]:5000", "0.0.0.0"}) {
     EXPECT_TRUE(is_loopback(host)) << host;
   }
   EXPECT_FALSE(is_loopback("ghcr.io"));

@@ -7,8 +7,8 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,13 +27,13 @@ namespace sys = base::sys;
 constexpr int kTickMilliseconds = 250;  // how often progress is looked at
 constexpr size_t kOutputBytesMax = 64 << 10;
 constexpr size_t kSentenceBytesMax = 400;
-constexpr const char* kRetries = "2";  // waits 1 and 2 s between
+constexpr const char* kRetries = "2";  // waits 1 and 2 s before them
 constexpr std::array kKeptVariables = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
                                        "http_proxy", "https_proxy", "no_proxy"};
 
 std::vector<std::string> environment() {
   std::vector<std::string> out = {"PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/run",
-                                  "XDG_RUNTIME_DIR=/run", "TMPDIR=/work/tmp"};
+                                  "XDG_RUNTIME_DIR=/run", "TMPDIR=/job/tmp"};
   for (const char* name : kKeptVariables) {
     if (const char* value = ::getenv(name); value != nullptr) {
       out.push_back(cat(name, "=", value));
@@ -112,9 +112,11 @@ int wait_for(pid_t pid, const std::function<void()>& on_tick) {
 
 Result<std::string> run_skopeo(const RegistrySource& source, std::vector<std::string> command,
                                std::string_view what, const std::function<void()>& on_tick) {
-  std::vector<std::string> arguments = {
-      "skopeo",  "--insecure-policy", "--override-os", "linux", "--override-arch", "amd64",
-      "--tmpdir", "/work/tmp",         "--registries.d", "/etc/containers/registries.d"};
+  std::vector<std::string> arguments = {"skopeo",          "--insecure-policy",
+                                        "--override-os",   "linux",
+                                        "--override-arch", "amd64",
+                                        "--tmpdir",        "/job/tmp",
+                                        "--registries.d",  "/etc/containers/registries.d"};
   arguments.insert(arguments.end(), command.begin(), command.end());
   ASSIGN_OR_RETURN(const base::Fd out, memory_file("skopeo-out"));
   ASSIGN_OR_RETURN(const base::Fd err, memory_file("skopeo-err"));
@@ -208,7 +210,8 @@ Error explain_failure(std::string_view output, std::string_view what) {
   std::string_view sentence = "cannot be fetched";
   if (contains_any(text, {"unauthorized", "authentication required", "access denied",
                           "invalid username/password", "status code 401", "status code 403",
-                          "401 unauthorized", "403 forbidden", "denied:", "access to the resource is denied"})) {
+                          "401 unauthorized", "403 forbidden",
+                          "denied:", "access to the resource is denied"})) {
     reason = kPullDenied;
     sentence = "is refused by the registry (unauthorized)";
   } else if (contains_any(text, {"manifest unknown", "name unknown", "not known to registry",

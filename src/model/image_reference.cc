@@ -45,15 +45,16 @@ bool is_path(std::string_view text) {
 }
 
 bool is_tag(std::string_view text) {
-  const auto allowed = [](char c) { return is_alphanumeric(c) || c == '_' || c == '.' || c == '-'; };
+  const auto allowed = [](char c) {
+    return is_alphanumeric(c) || c == '_' || c == '.' || c == '-';
+  };
   return !text.empty() && text.size() <= kTagBytesMax && text.front() != '.' &&
          text.front() != '-' && std::ranges::all_of(text, allowed);
 }
 
 bool is_digest(std::string_view text) {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return text.starts_with(kDigestPrefix) &&
-         text.size() == kDigestPrefix.size() + kDigestHexBytes &&
+  return text.starts_with(kDigestPrefix) && text.size() == kDigestPrefix.size() + kDigestHexBytes &&
          std::ranges::all_of(text.substr(kDigestPrefix.size()), is_hex);
 }
 
@@ -179,8 +180,8 @@ bool is_local_image_name(std::string_view text) {
 }
 
 bool is_local_image_path(std::string_view text) {
-  return (text.starts_with("dir:/") || text.starts_with("tar:/")) &&
-         text.size() <= kPathBytesMax && !text.contains('\0');
+  return (text.starts_with("dir:/") || text.starts_with("tar:/")) && text.size() <= kPathBytesMax &&
+         !text.contains('\0');
 }
 
 }  // namespace model

@@ -42,9 +42,10 @@ TEST(ImageReference, is_stable_under_repetition) {
 
 TEST(ImageReference, refuses_what_is_none) {
   for (const std::string text :
-       {"", "Debian", "a//b", "/a", "a/", "a:", "a:-x", "a@", "a@sha256:12", "a@md5:12", "a b", "a:b:c",
-        "../x", "a/../b", "-a", "a-", "a..b", "a.", "x.y:99999/z", "x.y:0/z", ".x/y", "[::1/x",
-        "http://x/y", "a\nb", "--help", "oci:/tmp/x", "docker://x"}) {
+       {"",       "Debian",      "a//b",     "/a",     "a/",          "a:",        "a:-x",
+        "a@",     "a@sha256:12", "a@md5:12", "a b",    "a:b:c",       "../x",      "a/../b",
+        "-a",     "a-",          "a..b",     "a.",     "x.y:99999/z", "x.y:0/z",   ".x/y",
+        "[::1/x", "http://x/y",  "a\nb",     "--help", "oci:/tmp/x",  "docker://x"}) {
     EXPECT_EQ(normalised(text), "invalid") << text;
   }
   EXPECT_EQ(normalised(std::string(300, 'a')), "invalid");
@@ -61,7 +62,8 @@ TEST(LocalImageName, takes_plain_names_and_no_registry) {
   for (const auto* text : {"debian-demo", "demo:2", "team/demo", "team/demo:v1"}) {
     EXPECT_TRUE(is_local_image_name(text)) << text;
   }
-  for (const auto* text : {"", "Demo", "x.y/z", "localhost/z", "a:5000/z", "../a", "a@b", "a b", "a:"}) {
+  for (const auto* text :
+       {"", "Demo", "x.y/z", "localhost/z", "a:5000/z", "../a", "a@b", "a b", "a:"}) {
     EXPECT_FALSE(is_local_image_name(text)) << text;
   }
   EXPECT_FALSE(is_local_image_name(std::string(201, 'a')));

@@ -21,11 +21,10 @@ base::Result<void> keep_helper_local(const std::string& prefix, uint32_t id_base
   const std::string rules = cat(
       "table ", table, " {}\ndelete table ", table, "\ntable ", table,
       " {\n  chain output {\n    type filter hook output priority 0; policy accept;\n",
-      "    meta skuid ", ids, " ip daddr 169.254.0.0/16 reject\n",
-      "    meta skuid ", ids, " ip6 daddr fe80::/10 reject\n",
-      "    meta skuid ", away, " ip daddr 127.0.0.0/8 meta l4proto { tcp, udp } th dport != 53 reject\n",
-      "    meta skuid ", away, " ip6 daddr ::1 meta l4proto { tcp, udp } th dport != 53 reject\n",
-      "  }\n}\n");
+      "    meta skuid ", ids, " ip daddr 169.254.0.0/16 reject\n", "    meta skuid ", ids,
+      " ip6 daddr fe80::/10 reject\n", "    meta skuid ", away,
+      " ip daddr 127.0.0.0/8 meta l4proto { tcp, udp } th dport != 53 reject\n", "    meta skuid ",
+      away, " ip6 daddr ::1 meta l4proto { tcp, udp } th dport != 53 reject\n", "  }\n}\n");
   RETURN_IF_ERROR(run_program({"nft", "-f", "-"}, rules));
   return {};
 }

@@ -45,8 +45,7 @@ void StoredImage::note_proven(const model::RegistryAccess& access) {
 
 bool is_sha256_digest(std::string_view text) {
   const auto is_hex = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-  return text.starts_with(kDigestPrefix) &&
-         text.size() == kDigestPrefix.size() + kDigestHexBytes &&
+  return text.starts_with(kDigestPrefix) && text.size() == kDigestPrefix.size() + kDigestHexBytes &&
          std::ranges::all_of(text.substr(kDigestPrefix.size()), is_hex);
 }
 
@@ -68,12 +67,9 @@ Object to_json(const ImageConfig& config) {
   for (const auto& [name, value] : config.environment) {
     environment[name] = value;
   }
-  return {{"env", std::move(environment)},
-          {"workdir", config.workdir},
-          {"user", config.user},
-          {"entrypoint", list(config.entrypoint)},
-          {"cmd", list(config.cmd)},
-          {"exposed_ports", list(config.exposed_ports)}};
+  return {{"env", std::move(environment)}, {"workdir", config.workdir},
+          {"user", config.user},           {"entrypoint", list(config.entrypoint)},
+          {"cmd", list(config.cmd)},       {"exposed_ports", list(config.exposed_ports)}};
 }
 
 Result<StoredImage> parse_stored_image(std::string_view text) {

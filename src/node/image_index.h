@@ -25,8 +25,8 @@ struct StoredImage {
   std::string source;
   int64_t created_ms = 0;
   int64_t last_used_ms = 0;
-  int64_t saved_used_ms = 0;  // the last_used_ms on disk
-  bool with_credentials = false;  // others must show theirs to the registry first
+  int64_t saved_used_ms = 0;        // the last_used_ms on disk
+  bool with_credentials = false;    // others must show theirs to the registry first
   std::vector<StoredLayer> layers;  // bottom first
   ImageConfig config;
   // Access that the registry accepted for this image since this process started.

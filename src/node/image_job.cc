@@ -50,13 +50,13 @@ ErrorCode code_of(std::string_view reason) {
 
 Error failure(std::string reason, std::string message) {
   const ErrorCode code = code_of(reason);
-  return Error{.code = code,
-               .message = std::move(message),
-               .details = {{"reason", std::move(reason)}}};
+  return Error{
+      .code = code, .message = std::move(message), .details = {{"reason", std::move(reason)}}};
 }
 
 std::unexpected<Error> broken_record(std::string_view what) {
-  return std::unexpected(failure(std::string(kPullFailed), cat("the image helper sent a broken ", what)));
+  return std::unexpected(
+      failure(std::string(kPullFailed), cat("the image helper sent a broken ", what)));
 }
 
 // The helper's last word as an error of ours.
@@ -91,7 +91,8 @@ class LineReader {
         co_return std::unexpected(count.error());
       }
       if (*count == 0) {
-        co_return std::unexpected(failure(std::string(kPullFailed), "the image helper ended early"));
+        co_return std::unexpected(
+            failure(std::string(kPullFailed), "the image helper ended early"));
       }
       buffer_.append(bytes_.data(), *count);
     }
@@ -284,8 +285,8 @@ Result<void> ImageJob::mark_opaque(const Object& message) {
     return broken_record("path");
   }
   ASSIGN_OR_RETURN(const base::Fd root, sys::open(layer, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  const auto folder = sys::open_beneath(root.get(), path->empty() ? "." : *path,
-                                        O_RDONLY | O_DIRECTORY);
+  const auto folder =
+      sys::open_beneath(root.get(), path->empty() ? "." : *path, O_RDONLY | O_DIRECTORY);
   if (!folder) {
     return {};  // replaced by a later entry
   }
@@ -325,8 +326,8 @@ Result<void> ImageJob::finish(const Object& message) {
   ASSIGN_OR_RETURN(const auto config, reader.required<Object>("config"));
   ASSIGN_OR_RETURN(image.config, parse_image_config(config));
   const auto is_here = [&](const std::string& id) { return store_.has_layer(id); };
-  if (!is_sha256_digest(image.digest) || image.platform != "linux/amd64" ||
-      diff_ids != diff_ids_ || !std::ranges::all_of(diff_ids, is_here)) {
+  if (!is_sha256_digest(image.digest) || image.platform != "linux/amd64" || diff_ids != diff_ids_ ||
+      !std::ranges::all_of(diff_ids, is_here)) {
     return broken_record("end");
   }
   for (const auto& id : diff_ids) {

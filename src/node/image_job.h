@@ -17,8 +17,8 @@ class ImageProcess;
 namespace node {
 
 struct JobRequest {
-  std::string kind;    // pull | tar | dir
-  std::string name;    // of the image that is made
+  std::string kind;       // pull | tar | dir
+  std::string name;       // of the image that is made
   std::string reference;  // of a pull, normalised
   model::RegistryAccess access;
   base::Fd tar;        // of tar
@@ -35,7 +35,11 @@ class ImageJob {
  public:
   ImageJob(net::EventLoop& loop, const ImagesOptions& options, ImageStore& store,
            LayerClaims& claims, base::Clock& clock, JobRequest request)
-      : loop_(loop), options_(options), store_(store), claims_(claims), clock_(clock),
+      : loop_(loop),
+        options_(options),
+        store_(store),
+        claims_(claims),
+        clock_(clock),
         request_(std::move(request)) {}
   ImageJob(const ImageJob&) = delete;
   ImageJob& operator=(const ImageJob&) = delete;

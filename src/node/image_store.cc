@@ -39,7 +39,7 @@ Result<std::unique_ptr<ImageStore>> ImageStore::open(const std::string& folder, 
   if (::chmod(folder.c_str(), kPrivate) != 0) {
     return base::fail_errno(errno, "chmod ", folder);
   }
-  for (const auto* name : {"/layers", "/index", "/work", "/empty"}) {
+  for (const auto* name : {"/layers", "/index", "/jobs", "/empty"}) {
     RETURN_IF_ERROR(sys::make_folder(cat(folder, name), 0755));
   }
   RETURN_IF_ERROR(store->load());
@@ -47,9 +47,9 @@ Result<std::unique_ptr<ImageStore>> ImageStore::open(const std::string& folder, 
 }
 
 Result<void> ImageStore::load() {
-  ASSIGN_OR_RETURN(const auto left, sys::list_folder(cat(folder_, "/work")));
+  ASSIGN_OR_RETURN(const auto left, sys::list_folder(cat(folder_, "/jobs")));
   for (const auto& name : left) {
-    trash_.push_back(cat(folder_, "/work/", name));
+    trash_.push_back(cat(folder_, "/jobs/", name));
   }
   ASSIGN_OR_RETURN(const auto layers, sys::list_folder(cat(folder_, "/layers")));
   for (const auto& name : layers) {
@@ -59,11 +59,11 @@ Result<void> ImageStore::load() {
   for (const auto& file : files) {
     const std::string path = cat(folder_, "/index/", file);
     const auto text = sys::read_file(path, kRowBytesMax);
-    auto image = text ? parse_stored_image(*text)
-                      : Result<StoredImage>(std::unexpected(text.error()));
+    auto image =
+        text ? parse_stored_image(*text) : Result<StoredImage>(std::unexpected(text.error()));
     const bool whole = image && std::ranges::all_of(image->layers, [&](const auto& layer) {
-      return sizes_.contains(layer.diff_id);
-    });
+                         return sizes_.contains(layer.diff_id);
+                       });
     if (!whole) {
       log_.warning("image row dropped: damaged or without its layers", {{"file", file}});
       ::unlink(path.c_str());
@@ -140,7 +140,8 @@ void ImageStore::note_use(StoredImage& image, int64_t now_ms) {
     image.saved_used_ms = now_ms;
     if (const auto saved = sys::replace_file(index_file(image), to_text(image), S_IRUSR | S_IWUSR);
         !saved) {
-      log_.warning("time of use not saved", {{"image", image.name}, {"error", saved.error().message}});
+      log_.warning("time of use not saved",
+                   {{"image", image.name}, {"error", saved.error().message}});
     }
   }
 }
@@ -221,13 +222,13 @@ int64_t ImageStore::collect() {
 }
 
 Result<std::string> ImageStore::make_work_folder() {
-  std::string path = cat(folder_, "/work/", base::new_id(random_, "job"));
+  std::string path = cat(folder_, "/jobs/", base::new_id(random_, "job"));
   RETURN_IF_ERROR(sys::make_folder(path, 0755));
   return path;
 }
 
 void ImageStore::discard(const std::string& folder) {
-  const std::string aside = cat(folder_, "/work/", base::new_id(random_, "trash"));
+  const std::string aside = cat(folder_, "/jobs/", base::new_id(random_, "trash"));
   if (::rename(folder.c_str(), aside.c_str()) == 0) {
     trash_.push_back(aside);
   } else if (errno != ENOENT) {

@@ -1,6 +1,6 @@
-// What lies under lib/images: layers/<hex>, index/<id>.json, work/ (jobs, and what is being
+// What lies under lib/images: layers/<hex>, index/<id>.json, jobs/ (jobs, and what is being
 // deleted). The memory of it is the truth while the node runs. Owned by Images, loop thread only.
-// Changes are single renames, so what a crash leaves is whole or is in work/, which is emptied at
+// Changes are single renames, so what a crash leaves is whole or is in jobs/, which is emptied at
 // the next start.
 #pragma once
 
@@ -33,7 +33,9 @@ class ImageStore {
   void note_use(StoredImage& image, int64_t now_ms);
 
   [[nodiscard]] ImageLayers layers_of(const StoredImage& image) const;
-  [[nodiscard]] bool has_layer(const std::string& diff_id) const { return sizes_.contains(diff_id); }
+  [[nodiscard]] bool has_layer(const std::string& diff_id) const {
+    return sizes_.contains(diff_id);
+  }
   [[nodiscard]] int64_t layer_bytes(const std::string& diff_id) const;
   // Takes a finished folder over.
   Result<void> add_layer(const std::string& diff_id, const std::string& folder, int64_t bytes);
@@ -45,11 +47,11 @@ class ImageStore {
   void unhold(const ImageLayers& layers);
   [[nodiscard]] bool in_use(const StoredImage& image) const { return held_.contains(image.digest); }
 
-  // Moves the layers that nothing uses to work/; the bytes they hold.
+  // Moves the layers that nothing uses to jobs/; the bytes they hold.
   int64_t collect();
 
   Result<std::string> make_work_folder();
-  // Moves a folder of work/ or layers/ out of sight; it is then among trash().
+  // Moves a folder of jobs/ or layers/ out of sight; it is then among trash().
   void discard(const std::string& folder);
   // Paths to delete, once.
   std::vector<std::string> take_trash() { return std::exchange(trash_, {}); }

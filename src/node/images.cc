@@ -26,7 +26,7 @@ using base::cat;
 using base::Error;
 using base::ErrorCode;
 
-constexpr size_t kJobsRunningMax = 4;    // each unpacks on one core
+constexpr size_t kJobsRunningMax = 4;  // each unpacks on one core
 constexpr size_t kJobsWaitingMax = 1000;
 constexpr size_t kFinishedPullsMax = 256;  // kept for those who ask how it went
 
@@ -50,8 +50,14 @@ struct Images::Job {
 
 struct Images::State {
   State(net::EventLoop& l, ImagesOptions o, base::Clock& c, base::Log& g)
-      : loop(l), options(std::move(o)), clock(c), log(g), layers_changed(l), slot_free(l),
-        claims{{}, layers_changed}, group(l) {}
+      : loop(l),
+        options(std::move(o)),
+        clock(c),
+        log(g),
+        layers_changed(l),
+        slot_free(l),
+        claims{{}, layers_changed},
+        group(l) {}
 
   std::shared_ptr<Job> add_job(const std::string& name, const model::RegistryAccess& access);
   Result<std::shared_ptr<Job>> start(JobRequest request, bool may_join);
@@ -115,7 +121,8 @@ Result<std::shared_ptr<Images::Job>> Images::State::start_by_name(
     const std::string& name, const model::RegistryAccess& access) {
   if (model::is_local_image_path(name)) {
     if (!options.allow_local) {
-      return base::fail_field("image", "images from the node's disk (dir:, tar:) are not allowed here");
+      return base::fail_field("image",
+                              "images from the node's disk (dir:, tar:) are not allowed here");
     }
     JobRequest request{.kind = name.substr(0, 3), .name = name};
     const std::string path = name.substr(4);
@@ -155,9 +162,9 @@ net::Task<void> Images::State::run(std::shared_ptr<Job> job, JobRequest request)
       job->ended.reason = key == "reason" ? value : job->ended.reason;
     }
     job->ended.message = result.error().message;
-    log.warning("image failed", {{"image", job->name},
-                                 {"reason", job->ended.reason},
-                                 {"error", result.error().message}});
+    log.warning(
+        "image failed",
+        {{"image", job->name}, {"reason", job->ended.reason}, {"error", result.error().message}});
     job->error = std::move(result.error());
   }
   job->access = {};  // the credentials have done their work
@@ -286,7 +293,8 @@ Result<std::unique_ptr<Images>> Images::open(net::EventLoop& loop, ImagesOptions
                                              base::Clock& clock, base::Log& log) {
   auto state = std::make_unique<State>(loop, std::move(options), clock, log);
   ASSIGN_OR_RETURN(state->store, ImageStore::open(cat(state->options.lib_folder, "/images"), log));
-  if (const auto kept = keep_helper_local(state->options.name_prefix, state->options.id_base); !kept) {
+  if (const auto kept = keep_helper_local(state->options.name_prefix, state->options.id_base);
+      !kept) {
     log.warning("the image helper is not kept off link-local addresses",
                 {{"error", kept.error().message}});
   }

@@ -74,11 +74,11 @@ struct ImageGcResult {
 };
 
 struct ImagesOptions {
-  std::string lib_folder;     // images live in lib_folder/images
-  std::string helper;         // path of sandbox-image
-  uint32_t id_base = 0;       // the helper's own 65,536 host ids start here
-  bool allow_local = false;   // whether "dir:/..." and "tar:/..." work
-  std::string name_prefix;    // of the nftables table that keeps the helper off link-local
+  std::string lib_folder;    // images live in lib_folder/images
+  std::string helper;        // path of sandbox-image
+  uint32_t id_base = 0;      // the helper's own 65,536 host ids start here
+  bool allow_local = false;  // whether "dir:/..." and "tar:/..." work
+  std::string name_prefix;   // of the nftables table that keeps the helper off link-local
 };
 
 // ("pulling" | "pulled", message): an event of the sandbox that waits for the image.

@@ -61,12 +61,11 @@ struct ImageSource {
                         {"architecture", architecture},
                         {"config", {{"Env", Array{"PATH=/bin", "A=b=c"}}, {"User", user}}},
                         {"rootfs", {{"type", "layers"}, {"diff_ids", ids}}}};
-    const Object manifest{
-        {"schemaVersion", 2},
-        {"mediaType", "application/vnd.oci.image.manifest.v1+json"},
-        {"config", blob(folder, "application/vnd.oci.image.config.v1+json",
-                        wire::json::serialize(config))},
-        {"layers", descriptors}};
+    const Object manifest{{"schemaVersion", 2},
+                          {"mediaType", "application/vnd.oci.image.manifest.v1+json"},
+                          {"config", blob(folder, "application/vnd.oci.image.config.v1+json",
+                                          wire::json::serialize(config))},
+                          {"layers", descriptors}};
     put(folder + "/manifest.json", wire::json::serialize(manifest));
     put(folder + "/version", "Directory Transport Version: 1.1\n");
   }
@@ -83,7 +82,15 @@ struct ImageSource {
 // A real registry on loopback, one for all tests of this program.
 class Registry {
  public:
-  Registry() : folder_(new_folder()) {
+  // With `data` of another registry and `login`: the same images, behind user "u", password "U*U".
+  explicit Registry(const std::string& data = "", bool login = false) : folder_(new_folder()) {
+    data_folder = data.empty() ? folder_ + "/data" : data;
+    std::string auth;
+    if (login) {
+      ImageSource::put(folder_ + "/users",
+                       "u:$2a$05$CCCCCCCCCCCCCCCCCCCCC.E5YPO9kmyuRGyh0XouQYb4YMJKvyOeW\n");
+      auth = cat("auth:\n  htpasswd:\n    realm: test\n    path: ", folder_, "/users\n");
+    }
     base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -95,8 +102,9 @@ class Registry {
     host = cat("127.0.0.1:", ntohs(address.sin_port));
     socket.reset();  // the registry binds it itself
     ImageSource::put(folder_ + "/config.yml",
-                     cat("version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: ", folder_,
-                         "/data\nhttp:\n  addr: ", host, "\nlog:\n  level: error\n  accesslog:\n    disabled: true\n"));
+                     cat("version: 0.1\nstorage:\n  filesystem:\n    rootdirectory: ", data_folder,
+                         "\nhttp:\n  addr: ", host,
+                         "\nlog:\n  level: error\n  accesslog:\n    disabled: true\n", auth));
     std::string program = "docker-registry";
     std::string command = "serve";
     std::string config = folder_ + "/config.yml";
@@ -129,13 +137,14 @@ class Registry {
     EXPECT_TRUE(sys::remove_tree(folder));
     image.write(folder);
     std::string reference = cat(host, "/", name);
-    const auto pushed = run_program({"skopeo", "--insecure-policy", "copy", "--quiet",
-                                     "--dest-tls-verify=false", cat("dir:", folder),
-                                     cat("docker://", reference)});
+    const auto pushed =
+        run_program({"skopeo", "--insecure-policy", "copy", "--quiet", "--dest-tls-verify=false",
+                     cat("dir:", folder), cat("docker://", reference)});
     EXPECT_TRUE(pushed) << pushed.error().message;
     return reference;
   }
   std::string host;
+  std::string data_folder;
 
  private:
   std::string folder_;
@@ -175,13 +184,14 @@ class ImagesTest : public testing::Test {
     char self[4096];
     const ssize_t size = ::readlink("/proc/self/exe", self, sizeof self);
     const std::string program(self, static_cast<size_t>(size));
-    auto images = Images::open(
-        loop_, {.lib_folder = lib_,
-                .helper = cat(program.substr(0, program.rfind('/')), "/sandbox-image"),
-                .id_base = kIdBase,
-                .allow_local = true,
-                .name_prefix = prefix()},
-        clock_, log_);
+    auto images =
+        Images::open(loop_,
+                     {.lib_folder = lib_,
+                      .helper = cat(program.substr(0, program.rfind('/')), "/sandbox-image"),
+                      .id_base = kIdBase,
+                      .allow_local = true,
+                      .name_prefix = prefix()},
+                     clock_, log_);
     ASSERT_TRUE(images) << images.error().message;
     images_ = std::move(*images);
   }
@@ -200,8 +210,9 @@ class ImagesTest : public testing::Test {
     }
   }
   net::Task<void> ensure_into(std::string name, bool always, Result<ImageLayers>& out) {
-    out = co_await images_->ensure(std::move(name), access_, always,
-                                   [this](std::string type, std::string) { events_.push_back(type); });
+    out = co_await images_->ensure(
+        std::move(name), access_, always,
+        [this](std::string type, std::string) { events_.push_back(type); });
   }
   Result<ImageLayers> ensure(const std::string& name, bool always = false) {
     Result<ImageLayers> out;
@@ -245,8 +256,17 @@ class ImagesTest : public testing::Test {
 };
 
 TEST_F(ImagesTest, pulls_an_image_from_a_registry) {
-  const auto lower = TarBuilder().folder("a/").file("a/old", "old").add({.name = "mine", .data = "m", .mode = 04755, .uid = 1000, .gid = 42}).finish();
-  const auto upper = TarBuilder().folder("a/").file("a/new", "new").file("a/.wh..wh..opq", "").file(".wh.gone", "").finish();
+  const auto lower = TarBuilder()
+                         .folder("a/")
+                         .file("a/old", "old")
+                         .add({.name = "mine", .data = "m", .mode = 04755, .uid = 1000, .gid = 42})
+                         .finish();
+  const auto upper = TarBuilder()
+                         .folder("a/")
+                         .file("a/new", "new")
+                         .file("a/.wh..wh..opq", "")
+                         .file(".wh.gone", "")
+                         .finish();
   const auto name = registry_->push("t/demo:1", {.layers = {lower, upper}, .user = "node"});
   const auto layers = ensure(name);
   ASSERT_TRUE(layers) << layers.error().message;
@@ -255,7 +275,9 @@ TEST_F(ImagesTest, pulls_an_image_from_a_registry) {
   EXPECT_EQ(sys::read_file(layers->folders[0] + "/a/new", 10).value_or("absent"), "new");
   EXPECT_EQ(sys::read_file(layers->folders[1] + "/a/old", 10).value_or("absent"), "old");
   char value[8];
-  EXPECT_EQ(::getxattr((layers->folders[0] + "/a").c_str(), "trusted.overlay.opaque", value, sizeof value), 1);
+  EXPECT_EQ(::getxattr((layers->folders[0] + "/a").c_str(), "trusted.overlay.opaque", value,
+                       sizeof value),
+            1);
   struct stat info{};
   ASSERT_EQ(::lstat((layers->folders[1] + "/mine").c_str(), &info), 0);
   EXPECT_EQ(info.st_uid, 1000U);  // plain ids on disk
@@ -265,11 +287,12 @@ TEST_F(ImagesTest, pulls_an_image_from_a_registry) {
   EXPECT_TRUE(S_ISCHR(info.st_mode) && info.st_rdev == 0);
   EXPECT_EQ(layers->config.user, "node");
   EXPECT_EQ(layers->config.environment.at("A"), "b=c");
-  EXPECT_TRUE(stored("work").empty() || stored("work").size() == 1);  // what is being deleted
+  EXPECT_TRUE(stored("jobs").empty() || stored("jobs").size() == 1);  // what is being deleted
 }
 
 TEST_F(ImagesTest, finds_an_image_again_without_a_pull_and_after_a_restart) {
-  const auto name = registry_->push("t/again:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/again:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   ASSERT_TRUE(ensure(name));
   EXPECT_TRUE(images_->find(name, access_));
   close();
@@ -283,7 +306,8 @@ TEST_F(ImagesTest, finds_an_image_again_without_a_pull_and_after_a_restart) {
 }
 
 TEST_F(ImagesTest, always_pull_takes_what_the_registry_has_now) {
-  const auto name = registry_->push("t/moves:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/moves:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   const auto first = ensure(name);
   ASSERT_TRUE(first);
   EXPECT_EQ(ensure(name, true)->digest, first->digest);
@@ -297,8 +321,10 @@ TEST_F(ImagesTest, always_pull_takes_what_the_registry_has_now) {
 
 TEST_F(ImagesTest, concurrent_pulls_share_jobs_and_layers) {
   const auto base = TarBuilder().file("base", std::string(100'000, 'b')).finish();
-  const auto one = registry_->push("t/one:1", {.layers = {base, TarBuilder().file("f", "1").finish()}});
-  const auto two = registry_->push("t/two:1", {.layers = {base, base, TarBuilder().file("f", "2").finish()}});
+  const auto one =
+      registry_->push("t/one:1", {.layers = {base, TarBuilder().file("f", "1").finish()}});
+  const auto two =
+      registry_->push("t/two:1", {.layers = {base, base, TarBuilder().file("f", "2").finish()}});
   std::deque<Result<ImageLayers>> results(6);
   net::TaskGroup group(loop_);
   for (size_t i = 0; i < results.size(); ++i) {
@@ -318,10 +344,17 @@ TEST_F(ImagesTest, concurrent_pulls_share_jobs_and_layers) {
 TEST_F(ImagesTest, failures_have_their_reasons_and_leave_nothing) {
   const auto tar = TarBuilder().file("f", "1").finish();
   EXPECT_EQ(refused(cat(registry_->host, "/t/none:1")), "image_not_found");
-  EXPECT_EQ(refused(registry_->push("t/arm:1", {.layers = {tar}, .architecture = "arm64"})), "image_platform_mismatch");
-  EXPECT_EQ(refused(registry_->push("t/diff:1", {.layers = {tar}, .wrong_diff_id = cat("sha256:", std::string(64, 'e'))})), "image_digest_mismatch");
-  EXPECT_EQ(refused(registry_->push("t/evil:1", {.layers = {TarBuilder().file("../x", "1").finish()}})), "image_invalid");
-  EXPECT_EQ(refused(cat(registry_->host, "/t/diff@sha256:", std::string(64, '0'))), "image_not_found");
+  EXPECT_EQ(refused(registry_->push("t/arm:1", {.layers = {tar}, .architecture = "arm64"})),
+            "image_platform_mismatch");
+  EXPECT_EQ(
+      refused(registry_->push(
+          "t/diff:1", {.layers = {tar}, .wrong_diff_id = cat("sha256:", std::string(64, 'e'))})),
+      "image_digest_mismatch");
+  EXPECT_EQ(
+      refused(registry_->push("t/evil:1", {.layers = {TarBuilder().file("../x", "1").finish()}})),
+      "image_invalid");
+  EXPECT_EQ(refused(cat(registry_->host, "/t/diff@sha256:", std::string(64, '0'))),
+            "image_not_found");
   EXPECT_EQ(refused("127.0.0.1:1/t/x:1"), "image_pull_failed");
   EXPECT_EQ(refused("169.254.169.254/t/x:1"), "image_pull_denied");
   EXPECT_TRUE(stored("layers").empty());
@@ -330,13 +363,30 @@ TEST_F(ImagesTest, failures_have_their_reasons_and_leave_nothing) {
 }
 
 TEST_F(ImagesTest, a_loopback_registry_needs_the_operators_word) {
-  const auto name = registry_->push("t/plain:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/plain:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   access_.plain_http = false;
   EXPECT_EQ(refused(name), "image_pull_denied");
 }
 
+TEST_F(ImagesTest, a_registry_with_login_wants_the_right_password) {
+  const Registry closed(registry_->data_folder, true);
+  registry_->push("t/login:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const std::string name = cat(closed.host, "/t/login:1");
+  EXPECT_EQ(refused(name), "image_pull_denied");
+  access_.username = "u";
+  access_.password = base::Secret("not-the-password");
+  const auto wrong = ensure(name);
+  ASSERT_FALSE(wrong);
+  EXPECT_EQ(reason(wrong.error()), "image_pull_denied");
+  EXPECT_FALSE(wrong.error().message.contains("not-the-password"));
+  access_.password = base::Secret("U*U");
+  EXPECT_EQ(refused(name), "");
+}
+
 TEST_F(ImagesTest, the_mirror_is_tried_first_and_the_registry_after_it) {
-  const auto name = registry_->push("t/mirrored:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/mirrored:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   access_.mirror = registry_->host;
   EXPECT_TRUE(ensure("docker.io/t/mirrored:1"));
   access_.mirror = "127.0.0.1:1";
@@ -344,7 +394,8 @@ TEST_F(ImagesTest, the_mirror_is_tried_first_and_the_registry_after_it) {
 }
 
 TEST_F(ImagesTest, an_image_of_one_teams_credentials_is_checked_for_another) {
-  const auto name = registry_->push("t/private:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/private:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   access_.username = "one";
   access_.password = base::Secret("secret-of-one");
   ASSERT_TRUE(ensure(name));
@@ -367,7 +418,8 @@ TEST_F(ImagesTest, imports_a_root_file_system) {
   ASSERT_TRUE(found);
   EXPECT_EQ(sys::read_file(found->folders[0] + "/etc/name", 10).value_or("absent"), "demo");
   EXPECT_TRUE(ensure("debian-demo", true));  // there is no registry to ask
-  EXPECT_EQ(import("debian-demo", "garbage that is no tar").error().code, base::ErrorCode::archive_invalid);
+  EXPECT_EQ(import("debian-demo", "garbage that is no tar").error().code,
+            base::ErrorCode::archive_invalid);
   EXPECT_TRUE(images_->find("debian-demo", access_));
   EXPECT_EQ(import("UP", tar).error().code, base::ErrorCode::invalid_field);
 }
@@ -390,8 +442,10 @@ TEST_F(ImagesTest, takes_folders_and_tars_of_this_machine) {
 TEST_F(ImagesTest, what_is_used_is_kept_and_the_rest_can_go) {
   images_->collect_layers();
   const auto base = TarBuilder().file("base", std::string(1000, 'b')).finish();
-  const auto one = registry_->push("t/keep:1", {.layers = {base, TarBuilder().file("f", "1").finish()}});
-  const auto two = registry_->push("t/drop:1", {.layers = {base, TarBuilder().file("f", "22").finish()}});
+  const auto one =
+      registry_->push("t/keep:1", {.layers = {base, TarBuilder().file("f", "1").finish()}});
+  const auto two =
+      registry_->push("t/drop:1", {.layers = {base, TarBuilder().file("f", "22").finish()}});
   const auto kept = ensure(one);
   ASSERT_TRUE(kept && ensure(two));
   images_->hold(*kept);
@@ -409,7 +463,8 @@ TEST_F(ImagesTest, what_is_used_is_kept_and_the_rest_can_go) {
 
 TEST_F(ImagesTest, layers_of_a_replaced_image_stay_while_a_sandbox_uses_them) {
   images_->collect_layers();
-  const auto name = registry_->push("t/replaced:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/replaced:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   const auto old = ensure(name);
   ASSERT_TRUE(old);
   images_->hold(*old);
@@ -432,7 +487,8 @@ TEST_F(ImagesTest, shrinks_by_least_recent_use) {
 }
 
 TEST_F(ImagesTest, tells_how_a_pull_goes) {
-  const auto name = registry_->push("t/progress:1", {.layers = {TarBuilder().file("f", "1").finish()}});
+  const auto name =
+      registry_->push("t/progress:1", {.layers = {TarBuilder().file("f", "1").finish()}});
   const auto pull = images_->start_pull(name, access_);
   ASSERT_TRUE(pull);
   EXPECT_EQ(*images_->start_pull(name, access_), *pull);
@@ -453,7 +509,7 @@ TEST_F(ImagesTest, ends_with_a_pull_under_way_and_clears_up_at_the_next_start) {
   ASSERT_TRUE(images_->start_pull(name, access_));
   close();
   open();
-  while (!stored("work").empty()) {
+  while (!stored("jobs").empty()) {
     loop_.run_once(10ms);
   }
   EXPECT_TRUE(stored("index").empty());
