@@ -9,7 +9,7 @@ set(FOLDER_EXTERNAL_store sqlite3)
 set(FOLDER_EXTERNAL_image archive crypto)
 set(FOLDER_EXTERNAL_jail seccomp)
 set(FOLDER_EXTERNAL_service crypto)
-set(FOLDER_EXTERNAL_server crypto z)
+set(FOLDER_EXTERNAL_server crypto z zstd)
 set(FOLDER_EXTERNAL_agent crypto)
 set(FOLDER_EXTERNAL_cli curl)
 

@@ -21,7 +21,8 @@ struct Live {
   Live(net::EventLoop& loop, SandboxRow from) : row(std::move(from)), changed(loop), recorded(loop) {}
 
   SandboxRow row;
-  int uses = 0;            // open requests and streams into it
+  int uses = 0;              // open requests and streams into it
+  int running_commands = 0;
   bool creating = false;   // engine.create is under way
   bool removing = false;   // a removal is under way
   bool starting_told = false;  // the event `starting` is recorded

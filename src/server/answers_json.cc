@@ -1,0 +1,133 @@
+#include "server/answers_json.h"
+
+namespace server {
+namespace {
+
+using wire::json::Array;
+using wire::json::Object;
+using wire::json::Value;
+
+Value text_or_null(const std::string& text) { return text.empty() ? Value(nullptr) : Value(text); }
+
+// Thousandths as a number: 2, 0.5, 1.234.
+Value cpus_json(int64_t millicpus) {
+  constexpr int64_t kThousand = 1000;
+  if (millicpus % kThousand == 0) {
+    return millicpus / kThousand;
+  }
+  return static_cast<double>(millicpus) / static_cast<double>(kThousand);
+}
+
+std::string_view container_state(model::SandboxState state) {
+  switch (state) {
+    case model::SandboxState::ready:
+      return "running";
+    case model::SandboxState::queued:
+    case model::SandboxState::starting:
+      return "waiting";
+    default:
+      return "exited";
+  }
+}
+
+}  // namespace
+
+Value time_json(int64_t ms) {
+  return ms == 0 ? Value(nullptr) : Value(base::rfc3339(base::from_ms(ms)));
+}
+
+Object sandbox_json(const service::SandboxRow& row) {
+  Object labels;
+  for (const auto& [key, value] : row.labels) {
+    labels[key] = value;
+  }
+  const bool is_ready = row.state == model::SandboxState::ready;
+  const Array containers{Object{{"name", "main"},
+                                {"image", row.image},
+                                {"state", container_state(row.state)},
+                                {"exit_code", nullptr},
+                                {"ready", is_ready}}};
+  return Object{{"id", row.id},
+                {"state", model::to_string(row.state)},
+                {"reason", text_or_null(row.reason)},
+                {"message", text_or_null(row.message)},
+                {"image", row.image},
+                {"image_digest", text_or_null(row.image_digest)},
+                {"cpus", cpus_json(row.resources.millicpus)},
+                {"memory_mb", row.resources.memory_mb},
+                {"storage_mb", row.resources.storage_mb},
+                {"labels", std::move(labels)},
+                {"team", row.team},
+                {"owner", row.owner},
+                {"isolation", row.isolation},
+                {"network", Object{{"mode", model::to_string(row.network)}}},
+                {"no_new_privileges", row.no_new_privileges},
+                {"containers", containers},
+                {"queue", nullptr},
+                {"borrowed", Object{{"cpus", 0}, {"memory_mb", 0}}},
+                {"node", text_or_null(row.node)},
+                {"lease_sec", row.lease_sec},
+                {"max_lifetime_sec", row.max_lifetime_sec},
+                {"created_at", time_json(row.created_ms)},
+                {"admitted_at", time_json(row.admitted_ms)},
+                {"ready_at", time_json(row.ready_ms)},
+                {"deleted_at", time_json(row.deleted_ms)},
+                {"lease_expires_at", time_json(row.lease_expires_ms)},
+                {"max_lifetime_at", time_json(row.max_lifetime_ms)},
+                {"last_activity_at", time_json(row.last_activity_ms)},
+                {"timings", Object{{"queued_ms", row.queued_ms},
+                                   {"pull_ms", row.pull_ms},
+                                   {"start_ms", row.start_ms}}}};
+}
+
+Object event_json(const service::SandboxEvent& event) {
+  Object out{{"id", event.id},
+             {"at", time_json(event.at_ms)},
+             {"type", event.type},
+             {"reason", text_or_null(event.reason)},
+             {"message", text_or_null(event.message)}};
+  if (!event.container.empty()) {
+    out["container"] = event.container;
+  }
+  return out;
+}
+
+Object image_json(const service::ImageInfo& image) {
+  auto config = wire::json::parse(image.config_json);
+  return Object{{"name", image.name},
+                {"digest", image.digest},
+                {"size_bytes", image.size_bytes},
+                {"platform", image.platform},
+                {"source", image.source},
+                {"created_at", time_json(image.created_ms)},
+                {"last_used_at", time_json(image.last_used_ms)},
+                {"in_use", image.in_use},
+                {"config", config ? std::move(*config) : Value(Object{})}};
+}
+
+Object pull_json(const std::string& id, const service::PullProgress& progress) {
+  return Object{{"id", id},
+                {"state", progress.state},
+                {"name", text_or_null(progress.name)},
+                {"reason", text_or_null(progress.reason)},
+                {"message", text_or_null(progress.message)},
+                {"progress", Object{{"done_bytes", progress.done_bytes},
+                                    {"total_bytes", progress.total_bytes},
+                                    {"layers_done", progress.layers_done},
+                                    {"layers", progress.layers}}}};
+}
+
+Object registry_json(const service::RegistryView& registry) {
+  return Object{{"host", registry.host},
+                {"username", text_or_null(registry.username)},
+                {"has_secret", registry.has_secret},
+                {"mirror", text_or_null(registry.mirror)},
+                {"plain_http", registry.plain_http}};
+}
+
+std::string list_body(Array items, const std::string& next_cursor) {
+  return wire::json::serialize(
+      Object{{"items", std::move(items)}, {"next_cursor", text_or_null(next_cursor)}});
+}
+
+}  // namespace server

@@ -1,0 +1,22 @@
+// Rows as the API shows them. Pure.
+#pragma once
+
+#include <string>
+
+#include "service/images.h"
+#include "service/sandboxes.h"
+#include "wire/json.h"
+
+namespace server {
+
+wire::json::Object sandbox_json(const service::SandboxRow& row);
+wire::json::Object event_json(const service::SandboxEvent& event);
+wire::json::Object image_json(const service::ImageInfo& image);
+wire::json::Object pull_json(const std::string& id, const service::PullProgress& progress);
+wire::json::Object registry_json(const service::RegistryView& registry);
+// {"items":[...],"next_cursor":null}
+std::string list_body(wire::json::Array items, const std::string& next_cursor);
+// RFC 3339, or null for 0.
+wire::json::Value time_json(int64_t ms);
+
+}  // namespace server
