@@ -394,10 +394,22 @@ def interfaces(prefix: str) -> list[str]:
 def remove_network(prefix: str) -> None:
     for name in interfaces(prefix):
         subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+    forget_iptables(prefix)
     for family, table in nft_tables():
         if table == prefix or table.startswith(f"{prefix}_") or table.startswith(f"{prefix}-"):
             subprocess.run(["nft", "delete", "table", family, table], capture_output=True,
                            check=False)
+
+
+def forget_iptables(prefix: str) -> None:
+    """The node's accept rules in a FORWARD chain whose policy is DROP (Docker's)."""
+    if shutil.which("iptables") is None:
+        return
+    for direction in ("-i", "-o"):
+        rule = ["FORWARD", direction, f"{prefix}+", "-j", "ACCEPT"]
+        while subprocess.run(["iptables", "-w", "-D", *rule], capture_output=True,
+                             check=False).returncode == 0:
+            pass
 
 
 def nft_tables() -> list[tuple[str, str]]:

@@ -21,7 +21,7 @@ BANNED_NAMES = re.compile(r"(^|[_.-])(utils?|common|helpers?|misc|managers?)([_.
 CODE_SUFFIXES = (".cc", ".h", ".c")
 TEXT_SUFFIXES = (*CODE_SUFFIXES, ".py", ".md", ".cmake", ".txt", ".yaml", ".yml", ".json", ".sql",
                  ".sh", ".toml", "")
-# Where a call may stand: pattern, allowed folders of src/, what to say.
+# Where a call may stand (tests aside): pattern, allowed folders of src/, what to say.
 PLACES = (
     (re.compile(r"(?<![\w.])(?:::)?v?fork\("), ("jail",), "fork only in jail/"),
     (re.compile(r"#include <boost/"), ("wire",), "Boost only in wire/"),
@@ -92,10 +92,11 @@ class Tidy:
     def check_code(self, path: Path, lines: list[str]) -> None:
         parts = path.relative_to(self.root).parts
         folder = parts[1] if parts[0] == "src" and len(parts) > 2 else ""
+        is_test = re.search(r"_test(?:ing)?$", path.stem) is not None
         for number, line in enumerate(lines, 1):
             code = line.split("//", 1)[0]
             for pattern, allowed, message in PLACES:
-                if folder and pattern.search(code) and folder not in allowed:
+                if folder and not is_test and folder not in allowed and pattern.search(code):
                     self.report(path, number, message)
             found = INCLUDE.match(code)
             if found and folder:

@@ -82,7 +82,8 @@ class TidyTest(unittest.TestCase):
     def test_fork_outside_jail(self):
         self.assert_one({"src/net/x.cc": "  const int pid = ::fork();\n"}, "fork only in jail/")
         self.assert_one({"src/net/x.cc": "  vfork();\n"}, "fork only in jail/")
-        self.assert_clean({"src/jail/x.cc": "  fork();\n", "src/net/x.cc": "// no fork() here\n"})
+        self.assert_clean({"src/jail/x.cc": "  fork();\n", "src/net/x.cc": "// no fork() here\n",
+                           "src/net/x_test.cc": "  fork();\n"})
 
     def test_boost_outside_wire(self):
         self.assert_one({"src/net/x.cc": "#include <boost/json.hpp>\n"}, "Boost only in wire/")
