@@ -148,12 +148,12 @@ struct Sysctl {
   const char* value;
 };
 // Written inside: the sandbox's root has no capability over the namespace, so it could neither
-// bind port 80 nor ping without the first two. IPv6 goes off before an interface is there.
-constexpr std::array<Sysctl, 4> kInnerSysctls = {{
+// bind port 80 nor ping without the first two. IPv6 goes off before an interface is there; "all"
+// sets the default of later ones as well.
+constexpr std::array<Sysctl, 3> kInnerSysctls = {{
     {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
     {"/proc/sys/net/ipv4/ping_group_range", "0 2147483647"},
     {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
-    {"/proc/sys/net/ipv6/conf/default/disable_ipv6", "1"},
 }};
 
 // Absent files are fine: a kernel without IPv6 has none of its sysctls.
@@ -361,13 +361,18 @@ void Network::release(uint32_t index) {
 }
 
 Result<void> Network::reap_unknown() {
-  ASSIGN_OR_RETURN(const auto interfaces, base::sys::list_folder("/sys/class/net"));
-  for (const auto& name : interfaces) {
+  // Not by /sys, which shows the network namespace that it was mounted in.
+  const std::unique_ptr<struct if_nameindex[], decltype(&::if_freenameindex)> interfaces(
+      ::if_nameindex(), ::if_freenameindex);
+  if (!interfaces) {
+    return fail_errno(errno, "list network interfaces");
+  }
+  for (size_t i = 0; interfaces[i].if_name != nullptr; ++i) {
+    const std::string name = interfaces[i].if_name;
     const auto index = index_in(options_.prefix, name);
-    if (!index || (*index < used_.size() && used_[*index])) {
-      continue;
+    if (index && (*index >= used_.size() || !used_[*index])) {
+      RETURN_IF_ERROR(delete_interface(host_, name));
     }
-    RETURN_IF_ERROR(delete_interface(host_, name));
   }
   return {};
 }

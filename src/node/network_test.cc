@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
@@ -137,6 +138,9 @@ class RealNetwork : public testing::Test {
     if (::geteuid() != 0) {
       GTEST_SKIP() << "needs root";
     }
+    // The host of these tests is a namespace of its own: nothing of the real one is touched.
+    ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
+    Outside::ip("link set lo up");
     auto network = Network::open({.prefix = "tstn", .subnet = kSubnet});
     ASSERT_TRUE(network.has_value()) << network.error().message;
     network_ = std::move(*network);
@@ -152,12 +156,14 @@ class RealNetwork : public testing::Test {
       EXPECT_EQ(interfaces(), 0U);
       EXPECT_FALSE(run_program({"nft", "list", "tables"}).value().contains("tstn"));
     }
+    EXPECT_EQ(::setns(real_host_.get(), CLONE_NEWNET), 0);
   }
 
-  static size_t interfaces() {
+  static bool has_interface(const std::string& name) { return ::if_nametoindex(name.c_str()) != 0; }
+  [[nodiscard]] size_t interfaces() const {
     size_t count = 0;
-    for (const auto& name : base::sys::list_folder("/sys/class/net").value()) {
-      count += name.starts_with("tstn") ? 1 : 0;
+    for (uint32_t index = 0; index < network_->capacity(); ++index) {
+      count += has_interface(cat("tstn", index)) ? 1 : 0;
     }
     return count;
   }
@@ -167,6 +173,7 @@ class RealNetwork : public testing::Test {
     return std::move(*place);
   }
 
+  base::Fd real_host_ = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
   std::unique_ptr<Network> network_;
 };
 
@@ -289,6 +296,28 @@ TEST_F(RealNetwork, a_closed_place_is_silent_until_it_is_opened_again) {
   EXPECT_EQ(connect_from(place, "198.51.100.2", kConnectMillisecondsMax), 0);
 }
 
+TEST_F(RealNetwork, a_forward_policy_of_drop_does_not_stop_sandboxes) {
+  if (!run_program({"iptables", "-w", "-P", "FORWARD", "DROP"})) {
+    GTEST_SKIP() << "no iptables";
+  }
+  const Outside outside("tsto0");
+  base::Fd listener;
+  {
+    const Inside inside(outside.name_space());
+    listener = listen_at("198.51.100.2");
+  }
+  const auto before = make();
+  EXPECT_NE(connect_from(before, "198.51.100.2", kSilenceMilliseconds), 0);
+  const auto again = Network::open({.prefix = "tstn", .subnet = kSubnet});  // twice: no doubles
+  const auto third = Network::open({.prefix = "tstn", .subnet = kSubnet});
+  ASSERT_TRUE(again.has_value() && third.has_value());
+  EXPECT_EQ(connect_from(before, "198.51.100.2", kConnectMillisecondsMax), 0);
+  const auto rules = run_program({"iptables", "-w", "-S", "FORWARD"}).value();
+  EXPECT_EQ(rules.find("-i tstn+"), rules.rfind("-i tstn+")) << rules;
+  ASSERT_TRUE((*third)->close_table().has_value());
+  EXPECT_FALSE(run_program({"iptables", "-w", "-S", "FORWARD"}).value().contains("tstn"));
+}
+
 TEST_F(RealNetwork, opening_again_keeps_the_firewall_effective) {
   auto again = Network::open({.prefix = "tstn", .subnet = kSubnet});
   ASSERT_TRUE(again.has_value());
@@ -303,7 +332,7 @@ TEST_F(RealNetwork, reaping_spares_what_was_adopted) {
   ASSERT_TRUE(again->adopt(kept.index).has_value());
   ASSERT_TRUE(again->reap_unknown().has_value());
   EXPECT_EQ(interfaces(), 1U);
-  EXPECT_EQ(::access(cat("/sys/class/net/tstn", kept.index).c_str(), F_OK), 0);
+  EXPECT_TRUE(has_interface(cat("tstn", kept.index)));
   const auto next = again->make().value();
   EXPECT_NE(next.index, kept.index);
 }
