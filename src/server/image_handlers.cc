@@ -1,3 +1,6 @@
+#include <errno.h>
+#include <unistd.h>
+
 #include "base/sys.h"
 #include "server/answers_json.h"
 #include "server/client_watch.h"
@@ -23,8 +26,7 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
   CO_RETURN_IF_ERROR(co_await exchange.allow_body());
   uint64_t size = 0;
   for (;;) {
-    const auto piece =
-        co_await exchange.reader().read_body(net::Deadline::after(kBodyPatience));
+    const auto piece = co_await exchange.reader().read_body(net::Deadline::after(kBodyPatience));
     if (!piece && piece.error().code == ErrorCode::deadline_exceeded) {
       co_return base::fail(ErrorCode::request_timeout, "the body stopped arriving");
     }
@@ -46,9 +48,12 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
     CO_RETURN_IF_ERROR(written);
   }
   if (size == 0) {
-    co_return std::unexpected(Error{.code = ErrorCode::archive_invalid,
-                                    .message = "the body is empty",
-                                    .details = {}});
+    co_return std::unexpected(
+        Error{.code = ErrorCode::archive_invalid, .message = "the body is empty", .details = {}});
+  }
+  // The importer reads on from where the file stands.
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
+    co_return base::fail_errno(errno, "rewind the spooled body");
   }
   co_return file;
 }
