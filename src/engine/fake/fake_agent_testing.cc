@@ -140,13 +140,14 @@ Task<Result<void>> FakeAgent::answer(net::Stream& stream, net::HttpReader& reade
 Task<Result<void>> FakeAgent::answer_run(net::Stream& stream, net::HttpReader& reader) {
   CO_ASSIGN_OR_RETURN(const std::string body,
                       co_await reader.read_whole_body(kRunBodyMax, kPatience));
-  const auto object = wire::json::parse_object(body);
-  Reader fields(object ? *object : Object{});
+  const auto parsed = wire::json::parse_object(body);
+  const Object object = parsed ? *parsed : Object{};
+  Reader fields(object);
   const auto argv = fields.optional<std::vector<std::string>>("argv");
   const auto command = fields.optional<std::string>("command");
   const auto input = fields.optional<std::string>("stdin");
   const auto given = fields.optional<std::map<std::string, std::string>>("env");
-  if (!object || !argv || !command || !input || !given || (!*argv && !*command) ||
+  if (!parsed || !argv || !command || !input || !given || (!*argv && !*command) ||
       (*argv && (*argv)->empty())) {
     auto error = error_answer({.code = ErrorCode::invalid_field, .message = "argv is wrong"});
     auto written = co_await write_answer(stream, std::move(error), true);
