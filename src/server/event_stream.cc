@@ -3,6 +3,7 @@
 namespace server {
 
 Task<Result<void>> EventStream::begin() {
+  exchange_.mark_endless();
   auto head = exchange_.start_head(200);
   head.add("content-type", "text/event-stream").add("cache-control", "no-store").add_chunked();
   co_return co_await exchange_.begin_answer(std::move(head), 200);

@@ -89,6 +89,9 @@ Task<Result<std::string>> Exchange::read_body(size_t bytes_max) {
     if (error.code == ErrorCode::deadline_exceeded) {
       error = Error{.code = ErrorCode::request_timeout, .message = "the body stopped arriving"};
     }
+    if (error.code == ErrorCode::connection_closed) {
+      abandon();
+    }
     close_after();
     co_return std::unexpected(std::move(error));
   }

@@ -73,6 +73,9 @@ class Exchange {
     answered_ = 499;
     keep_alive_ = false;
   }
+  // An endless answer: a server that stops ends it at once. The handler watches its client.
+  void mark_endless() { is_endless_ = true; }
+  [[nodiscard]] bool is_endless() const { return is_endless_; }
   // After this answer the connection is closed.
   void close_after() { keep_alive_ = false; }
 
@@ -88,6 +91,7 @@ class Exchange {
   net::HttpReader& reader_;
   bool keep_alive_;
   bool body_allowed_ = false;
+  bool is_endless_ = false;
   int answered_ = 0;
 };
 

@@ -30,6 +30,9 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
     if (!piece && piece.error().code == ErrorCode::deadline_exceeded) {
       co_return base::fail(ErrorCode::request_timeout, "the body stopped arriving");
     }
+    if (!piece && piece.error().code == ErrorCode::connection_closed) {
+      exchange.abandon();
+    }
     CO_RETURN_IF_ERROR(piece);
     if (piece->empty()) {
       break;

@@ -100,7 +100,9 @@ Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader,
   if (stopping_) {
     exchange.close_after();
   }
+  connection.exchange = &exchange;
   const size_t route = co_await dispatch(exchange);
+  connection.exchange = nullptr;
   finish(exchange, route, began);
   if (exchange.status() == 0 || !exchange.keep_alive()) {
     co_return false;
@@ -177,7 +179,8 @@ void Server::finish(const Exchange& exchange, size_t route, base::SteadyTime beg
 Task<void> Server::stop(net::Deadline deadline) {
   stopping_ = true;
   for (const Connection* connection : connections_) {
-    if (connection->idle) {
+    if (connection->idle ||
+        (connection->exchange != nullptr && connection->exchange->is_endless())) {
       ::shutdown(connection->fd, SHUT_RD);
     }
   }

@@ -32,6 +32,7 @@ class Server {
   struct Connection {
     int fd = -1;
     bool idle = true;
+    const Exchange* exchange = nullptr;  // while one is answered
   };
   Task<void> accept_all();
   Task<void> serve(base::Fd fd);

@@ -15,7 +15,7 @@ namespace service {
 enum class Scope { open, member, admin, metrics };
 
 struct Caller {
-  std::string team = "default";
+  std::string team;
   std::string subject;  // shown as `owner`
   bool is_admin = false;
   bool may_use_sandboxes = false;

@@ -135,6 +135,10 @@ Task<void> Lifecycle::create_at_engine(LivePtr live) {
   base::fault_point("gateway.create.after_engine");
   live->creating = false;
   live->changed.notify();
+  if (live->row.state == SandboxState::failed && status) {
+    // It failed (start_timeout) before the engine knew it.
+    group_.spawn(remove_unknown(live->row.id));
+  }
   if (live->row.state != SandboxState::starting) {
     co_return;  // a removal waits for `creating` and goes on
   }

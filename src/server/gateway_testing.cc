@@ -1,0 +1,199 @@
+#include "server/gateway_testing.h"
+
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include "base/sys.h"
+#include "wire/json.h"
+
+namespace server {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr base::Milliseconds kPatience{10'000};
+
+Task<void> read_reply(net::HttpReader& reader, std::string method, Reply& reply) {
+  const auto response = co_await reader.read_response(method, net::Deadline::after(kPatience));
+  if (!response) {
+    co_return;
+  }
+  reply.status = response->status;
+  reply.headers = response->headers;
+  auto body = co_await reader.read_whole_body(256 * 1024 * 1024, kPatience);
+  reply.body = body ? std::move(*body) : "(the body ended early)";
+}
+
+Task<void> exchange(net::Stream& stream, std::string bytes, std::string method, Reply& reply) {
+  net::TaskGroup group(stream.loop());
+  net::HttpReader reader(stream);
+  // Beside each other: a server that answers early must not meet a client that only writes.
+  group.spawn(read_reply(reader, std::move(method), reply));
+  co_await stream.write_all(bytes, kPatience);
+  co_await group.join();
+}
+
+Task<void> prepare(TestGateway& gateway) {
+  EXPECT_TRUE((co_await gateway.registries.load()).has_value());
+  EXPECT_TRUE((co_await gateway.lifecycle.load()).has_value());
+  gateway.lifecycle.start();
+}
+
+Task<void> shut_down(TestGateway& gateway) {
+  co_await gateway.api.stop(net::Deadline::after(0ms));
+  co_await gateway.lifecycle.stop();
+  gateway.journal.stop();
+  co_await gateway.journal_group.join();
+}
+
+}  // namespace
+
+std::string Reply::header(std::string_view name) const {
+  for (const auto& header : headers) {
+    if (header.name == name) {
+      return header.value;
+    }
+  }
+  return "";
+}
+
+wire::json::Object Reply::json() const {
+  auto object = wire::json::parse_object(body);
+  return object ? std::move(*object) : wire::json::Object{};
+}
+
+std::string Reply::code() const {
+  const auto object = json();
+  const auto* error = object.if_contains("error");
+  return error == nullptr ? "" : std::string(error->at("code").as_string());
+}
+
+std::string Reply::field() const {
+  const auto object = json();
+  const auto* error = object.if_contains("error");
+  const auto* name =
+      error == nullptr ? nullptr : error->at("details").as_object().if_contains("field");
+  return name == nullptr ? "" : std::string(name->as_string());
+}
+
+Ground::Ground() {
+  std::string name = std::filesystem::temp_directory_path() / "gateway-test-XXXXXX";
+  folder = ::mkdtemp(name.data());
+}
+
+Ground::~Ground() {
+  net::TaskGroup group(loop);
+  group.spawn(engine.close());
+  while (group.size() > 0) {
+    loop.run_once(10ms);
+  }
+  std::filesystem::remove_all(folder);
+}
+
+TestGateway::TestGateway(Ground& on, service::LifecycleOptions options)
+    : ground(on),
+      store(*store::Store::open(on.folder + "/gateway.db")),
+      secrets(*service::SecretBox::open(on.folder + "/secret.key", on.random)),
+      pool(on.loop, 1),
+      journal(on.loop, pool, *store, on.log),
+      live(on.loop),
+      context{.loop = on.loop,
+              .clock = on.clock,
+              .random = on.random,
+              .log = on.log,
+              .store = *store,
+              .pool = pool,
+              .engine = on.engine,
+              .journal = journal,
+              .secrets = secrets,
+              .team = team,
+              .live = live},
+      registries(context),
+      lifecycle(context, registries, options),
+      sandboxes(context, lifecycle),
+      images(context, registries, on.folder),
+      metrics(routes().size()),
+      application{.loop = on.loop,
+                  .log = on.log,
+                  .random = on.random,
+                  .access = access,
+                  .sandboxes = sandboxes,
+                  .images = images,
+                  .metrics = metrics},
+      api(application, Surface::all),
+      journal_group(on.loop) {
+  const std::string file = on.folder + "/admin.token";
+  EXPECT_TRUE(service::make_admin_token(*store, file, on.random, on.clock).has_value());
+  token = std::string(base::trim(*base::sys::read_file(file, 1000)));
+  while (!token.empty() && token.back() == '\n') {
+    token.pop_back();
+  }
+  access = *service::load_access(*store, on.clock);
+  journal_group.spawn(journal.run());
+  run(prepare(*this));
+  eventually([this] { return lifecycle.capacity().has_value(); });
+}
+
+TestGateway::~TestGateway() { run(shut_down(*this)); }
+
+void TestGateway::run(net::Task<void> task) {
+  net::TaskGroup group(ground.loop);
+  group.spawn(std::move(task));
+  while (group.size() > 0) {
+    ground.loop.run_once(100ms);
+  }
+}
+
+bool TestGateway::eventually(const std::function<bool()>& condition) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > end) {
+      return false;
+    }
+    ground.loop.run_once(5ms);
+  }
+  return true;
+}
+
+std::unique_ptr<net::Stream> TestGateway::connect() {
+  auto ends = *base::sys::make_socket_pair(SOCK_STREAM | SOCK_NONBLOCK);
+  api.adopt(std::move(ends.first));
+  return std::make_unique<net::Stream>(ground.loop, std::move(ends.second));
+}
+
+std::string TestGateway::head(const std::string& method, const std::string& target, size_t length,
+                              const std::string& headers) const {
+  return base::cat(method, " ", target, " HTTP/1.1\r\nhost: test\r\nauthorization: Bearer ", token,
+                   "\r\ncontent-length: ", length, "\r\n", headers, "\r\n");
+}
+
+Reply TestGateway::call_raw(const std::string& bytes, const std::string& method) {
+  const auto stream = connect();
+  Reply reply;
+  run(exchange(*stream, bytes, method, reply));
+  return reply;
+}
+
+Reply TestGateway::call(const std::string& method, const std::string& target,
+                        const std::string& body, const std::string& headers) {
+  return call_raw(head(method, target, body.size(), headers) + body, method);
+}
+
+std::string TestGateway::make_ready(const std::string& extra) {
+  const Reply reply =
+      call("POST", "/sandboxes?wait=10",
+           base::cat(R"({"image":"demo:latest","cpus":1,"memory_mb":64)", extra, "}"));
+  EXPECT_EQ(reply.status, 201) << reply.body;
+  const auto row = reply.json();
+  EXPECT_EQ(row.at("state").as_string(), "ready") << reply.body;
+  return std::string(row.at("id").as_string());
+}
+
+std::string TestGateway::state(const std::string& id) {
+  const Reply reply = call("GET", "/sandboxes/" + id + "?all=true");
+  const auto row = reply.json();
+  const auto* found = row.if_contains("state");
+  return found == nullptr ? base::cat("(", reply.status, ")") : std::string(found->as_string());
+}
+
+}  // namespace server
