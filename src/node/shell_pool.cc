@@ -30,10 +30,10 @@ ShellPool::~ShellPool() {
 
 Result<std::unique_ptr<Place>> ShellPool::take() {
   last_taken_ = std::chrono::steady_clock::now();
-  schedule(kQuietWhenLow);
   while (!ready_.empty()) {
     std::unique_ptr<Place> place = std::move(ready_.front());
     ready_.pop_front();
+    schedule(kQuietWhenLow);
     const auto early_end = place->shell->outcome();
     if (!early_end) {
       return place;
