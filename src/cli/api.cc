@@ -100,10 +100,10 @@ Result<Array> Api::get_list(const std::string& path, const std::string& query, s
     ASSIGN_OR_RETURN(const auto page,
                      get_object(base::cat(path, page_query.empty() ? "" : "?", page_query)));
     wire::json::Reader reader(page);
-    ASSIGN_OR_RETURN(const auto page_items, reader.required<Array>("items"));
-    items.insert(items.end(), page_items.begin(), page_items.end());
+    ASSIGN_OR_RETURN(const auto found, reader.required<Array>("items"));
+    items.insert(items.end(), found.begin(), found.end());
     ASSIGN_OR_RETURN(const auto next, reader.optional<std::string>("next_cursor"));
-    if (!next || page_items.empty()) {
+    if (!next || found.empty()) {
       break;
     }
     cursor = *next;
