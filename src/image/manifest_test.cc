@@ -123,6 +123,9 @@ TEST(SkopeoFailure, shows_the_last_sentence_only) {
       "level=warning msg=\"first\"\nlevel=fatal msg=\"say \\\"x\\\" loud\"\nmore", "r/i:t");
   EXPECT_TRUE(error.message.ends_with("say \"x\" loud")) << error.message;
   EXPECT_FALSE(error.message.contains("first"));
+  const auto named = explain_failure(
+      "level=fatal msg=\"Error parsing image name \\\"docker://r/i:t\\\": reading it\"\n", "r/i:t");
+  EXPECT_TRUE(named.message.ends_with("t cannot be fetched: reading it")) << named.message;
 }
 
 TEST(RegistryHost, loopback_and_link_local_are_known_by_their_spelling) {

@@ -165,6 +165,11 @@ std::string last_message(std::string_view output) {
       out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
     }
   }
+  // Its opening words name the image once more.
+  constexpr std::string_view kOpening = "Error parsing image name \"";
+  if (const size_t end = out.find("\": "); out.starts_with(kOpening) && end != std::string::npos) {
+    out.erase(0, end + 3);
+  }
   return out;
 }
 

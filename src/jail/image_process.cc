@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -52,6 +53,10 @@ struct Start {
   if (::syscall(SYS_setgroups, 0, nullptr) != 0 || ::syscall(SYS_setresgid, 0, 0, 0) != 0 ||
       ::syscall(SYS_setresuid, 0, 0, 0) != 0 || ::chdir("/") != 0 || ::setsid() < 0 ||
       nothing < 0 || ::dup2(nothing, STDIN_FILENO) < 0 || ::dup2(nothing, STDOUT_FILENO) < 0) {
+    ::_exit(1);
+  }
+  // Whatever else the node was started with stays with it.
+  if (::syscall(SYS_close_range, kControlDescriptor + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) {
     ::_exit(1);
   }
   // A descriptor that already is number 3 would keep its close-on-exec mark.
