@@ -330,6 +330,13 @@ Result<void> Network::set_up_host_end(uint32_t index) {
   add_route(batch, "add the route to the sandbox", link, subnet_.address(index), 0);
   add_neighbour(batch, "add the sandbox's neighbour entry", link, subnet_.address(index),
                 inner_mac(index));
+  // Of two ends the one that was up first only carries packets once the kernel's link watch has
+  // run, some time later; asking for its state (kernel 6.8) makes that now. Otherwise the first
+  // connection of a sandbox can wait a second for its second try.
+  batch.begin("ask for the host's end", RTM_GETLINK, 0);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = static_cast<int>(link)});
+  batch.attribute_number(IFLA_EXT_MASK, uint32_t{RTEXT_FILTER_SKIP_STATS});
+  batch.end();
   return host_.run(batch);
 }
 

@@ -103,10 +103,13 @@ class Outside {
            name_space_.get()));
     ip(cat("addr add 198.51.100.1/30 dev ", name_));
     ip(cat("link set ", name_, " up"));
-    const Inside inside(name_space_);
-    ip("addr add 198.51.100.2/30 dev beyond");
-    ip("link set lo up");
-    ip("link set beyond up");
+    {
+      const Inside inside(name_space_);
+      ip("addr add 198.51.100.2/30 dev beyond");
+      ip("link set lo up");
+      ip("link set beyond up");
+    }
+    ip(cat("link show dev ", name_));  // only then does it carry packets at once
     // Knows no way back but to the host itself, as the internet: works only if the source is the
     // host's.
   }
@@ -229,6 +232,33 @@ TEST_F(RealNetwork, a_listener_beyond_the_host_is_reached_with_the_hosts_address
   socklen_t size = sizeof peer;
   const base::Fd accepted(::accept(listener.get(), reinterpret_cast<sockaddr*>(&peer), &size));
   EXPECT_EQ(ntohl(peer.sin_addr.s_addr), 0xc6336401U);  // 198.51.100.1
+}
+
+TEST_F(RealNetwork, the_very_first_packet_arrives_and_is_answered) {
+  const Outside outside("tsto0");
+  base::Fd listener;
+  {
+    const Inside inside(outside.name_space());
+    listener = base::Fd(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const auto here = address_of("198.51.100.2", kPort);
+    ASSERT_EQ(::bind(listener.get(), reinterpret_cast<const sockaddr*>(&here), sizeof here), 0);
+  }
+  // Datagrams are not sent again: a link that is not quite up would lose one of them.
+  const auto place = make();
+  const Inside inside(place.name_space);
+  const base::Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const auto there = address_of("198.51.100.2", kPort);
+  ASSERT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&there), sizeof there), 0);
+  ASSERT_EQ(::send(socket.get(), "a", 1, 0), 1);
+  pollfd watched{listener.get(), POLLIN, 0};
+  ASSERT_EQ(::poll(&watched, 1, kConnectMillisecondsMax), 1);
+  sockaddr_in peer{};
+  socklen_t size = sizeof peer;
+  char byte = 0;
+  ASSERT_EQ(::recvfrom(listener.get(), &byte, 1, 0, reinterpret_cast<sockaddr*>(&peer), &size), 1);
+  ASSERT_EQ(::sendto(listener.get(), "b", 1, 0, reinterpret_cast<sockaddr*>(&peer), size), 1);
+  watched.fd = socket.get();
+  EXPECT_EQ(::poll(&watched, 1, kConnectMillisecondsMax), 1);
 }
 
 TEST_F(RealNetwork, another_sandbox_is_not_reached) {
