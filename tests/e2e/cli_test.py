@@ -49,10 +49,10 @@ def test_exit_codes(sandbox_cli, shared_box):
 def test_interrupt_cancels_the_remote_command(api, sandbox_cli, shared_box):
     process = subprocess.Popen([sandbox_cli.program, "exec", shared_box, "--", "sleep", "6666"],
                                env=sandbox_cli.environment, stdin=subprocess.DEVNULL)
-    eventually(lambda: api.shell(shared_box, "pgrep -f 'sleep 6666'")["exit_code"] == 0)
+    eventually(lambda: api.shell(shared_box, "pgrep -f '[s]leep 6666'")["exit_code"] == 0)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=20) == 130
-    eventually(lambda: api.shell(shared_box, "pgrep -f 'sleep 6666'")["exit_code"] == 1)
+    eventually(lambda: api.shell(shared_box, "pgrep -f '[s]leep 6666'")["exit_code"] == 1)
 
 
 def test_wrong_token_and_no_gateway(sandbox_cli):
