@@ -1,6 +1,8 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <unistd.h>
+
 #include "base/sys.h"
 #include "server/answers_json.h"
 #include "server/client_watch.h"
@@ -57,6 +59,10 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
   // The importer reads on from where the file stands.
   if (::lseek(file.get(), 0, SEEK_SET) != 0) {
     co_return base::fail_errno(errno, "rewind the spooled body");
+  }
+  // The importer reads from where the shared offset stands.
+  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
+    co_return base::fail_errno(errno, "seek in the spooled body");
   }
   co_return file;
 }
