@@ -78,7 +78,8 @@ ProcessTree::~ProcessTree() {
   if (folder_) {
     owner_.give_back({.name = std::move(name_),
                       .folder = std::move(folder_),
-                      .events = std::move(events_)});
+                      .events = std::move(events_),
+                      .killed = killed_});
   }
 }
 
@@ -132,6 +133,7 @@ std::vector<pid_t> ProcessTree::find() const {
 
 void ProcessTree::signal(int number) {
   if (folder_ && number == SIGKILL) {
+    killed_ = true;
     write_at(folder_.get(), "cgroup.kill", "1");
     return;
   }
@@ -187,7 +189,7 @@ void ProcessTrees::give_back(Group group) {
     lingering_.push_back(std::move(group));
     return;
   }
-  if (idle_.size() < kIdleGroupsMax) {
+  if (idle_.size() < kIdleGroupsMax && !group.killed) {
     idle_.push_back(std::move(group));
     return;
   }

@@ -44,6 +44,7 @@ class ProcessTree {
   base::Fd events_;  // cgroup.events, kept open
   std::string marker_;
   pid_t leader_ = 0;
+  bool killed_ = false;  // cgroup.kill was written
 };
 
 class ProcessTrees {
@@ -60,6 +61,7 @@ class ProcessTrees {
     std::string name;
     base::Fd folder;
     base::Fd events;
+    bool killed = false;  // the kernel kills whatever is cloned into such a group: used once
   };
   static bool populated(const base::Fd& events);
   bool make_group(Group& group);
