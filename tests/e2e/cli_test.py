@@ -75,3 +75,32 @@ def test_images_and_version(sandbox_cli):
     assert IMAGE in sandbox_cli("image", "list").stdout.decode()
     assert sandbox_cli("version").returncode == 0
     assert b"sandbox" in sandbox_cli("completion", "bash").stdout
+
+
+def test_interrupted_run_deletes_its_sandbox(api, sandbox_cli):
+    process = subprocess.Popen(
+        [sandbox_cli.program, "run", "--label", "test=interrupted", IMAGE, "--", "sleep", "6667"],
+        env=sandbox_cli.environment, stdin=subprocess.DEVNULL)
+
+    def mine() -> list[str]:
+        rows = api.get("/sandboxes?label=test%3Dinterrupted").json()["items"]
+        return [row["id"] for row in rows if row["state"] == "ready"]
+
+    eventually(lambda: mine() and api.shell(mine()[0], "pgrep -f '[s]leep 6667'")["exit_code"] == 0)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert mine() == []
+
+
+def test_pipes_and_followed_events(sandbox_cli):
+    sandbox = sandbox_cli("create", IMAGE).stdout.decode().strip()
+    assert sandbox_cli("cp", "-", f"{sandbox}:/root/piped", stdin=b"\0piped").returncode == 0
+    assert sandbox_cli("cp", f"{sandbox}:/root/piped", "-").stdout == b"\0piped"
+    folder = sandbox_cli("cp", f"{sandbox}:/root", "/dev/null")
+    assert folder.returncode == 125 and b"is_a_directory" in folder.stderr
+    following = subprocess.Popen([sandbox_cli.program, "events", "-f", "-o", "json", sandbox],
+                                 env=sandbox_cli.environment, stdout=subprocess.PIPE)
+    assert json.loads(following.stdout.readline())["type"] == "created"
+    assert sandbox_cli("rm", sandbox).stdout.decode() == sandbox + "\n"
+    lines = following.communicate(timeout=60)[0].splitlines()
+    assert json.loads(lines[-1])["type"] == "deleted" and following.returncode == 0

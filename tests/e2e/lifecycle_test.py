@@ -108,7 +108,7 @@ def test_restart_of_both_keeps_sandboxes_and_leases(api, deployed):
     row = api.get(f"/sandboxes/{kept}").json()
     assert (row["state"], row["labels"], row["lease_expires_at"]) == ("ready", {"kept": "yes"},
                                                                       lease)
-    assert api.output(kept, "cat /root/data; pgrep -f 'sleep 7777' >/dev/null && echo alive") == (
+    assert api.output(kept, "cat /root/data; pgrep -f '[s]leep 7777' >/dev/null && echo alive") == (
         "data\nalive")
     eventually(lambda: api.state(short) == "absent")
     assert archived(api, short)["reason"] == "lease_expired"
