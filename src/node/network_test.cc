@@ -143,6 +143,7 @@ class RealNetwork : public testing::Test {
     }
     // The host of these tests is a namespace of its own: nothing of the real one is touched.
     ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
+    away_ = true;
     Outside::ip("link set lo up");
     auto network = Network::open({.prefix = "tstn", .subnet = kSubnet});
     ASSERT_TRUE(network.has_value()) << network.error().message;
@@ -159,7 +160,9 @@ class RealNetwork : public testing::Test {
       EXPECT_EQ(interfaces(), 0U);
       EXPECT_FALSE(run_program({"nft", "list", "tables"}).value().contains("tstn"));
     }
-    EXPECT_EQ(::setns(real_host_.get(), CLONE_NEWNET), 0);
+    if (away_) {
+      EXPECT_EQ(::setns(real_host_.get(), CLONE_NEWNET), 0);
+    }
   }
 
   static bool has_interface(const std::string& name) { return ::if_nametoindex(name.c_str()) != 0; }
@@ -177,6 +180,7 @@ class RealNetwork : public testing::Test {
   }
 
   base::Fd real_host_ = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
+  bool away_ = false;
   std::unique_ptr<Network> network_;
 };
 
