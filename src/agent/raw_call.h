@@ -11,19 +11,22 @@
 namespace agent {
 
 #if defined(__x86_64__)
-inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0) noexcept {
+inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0,
+                     long e = 0) noexcept {
   long result = 0;
   register long fourth asm("r10") = d;
+  register long fifth asm("r8") = e;  // prctl(2) refuses what is not 0 there
   asm volatile("syscall"
                : "=a"(result)
-               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth), "r"(fifth)
                : "rcx", "r11", "memory");
   return result;
 }
 #else
 // Elsewhere the child has memory of its own (spawn.cc), so errno does no harm.
-inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0) noexcept {
-  const long result = ::syscall(number, a, b, c, d);
+inline long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0,
+                     long e = 0) noexcept {
+  const long result = ::syscall(number, a, b, c, d, e);
   return result == -1 ? -errno : result;
 }
 #endif
