@@ -1,5 +1,6 @@
 """What end-to-end and chaos tests share: an instance of their own, and the API as few calls."""
 
+import json
 import os
 import sys
 import time
@@ -58,8 +59,8 @@ class Api:
         self.http = self.client(one.token)
 
     def client(self, token: str) -> httpx.Client:
-        return httpx.Client(base_url=self.instance.url, timeout=120,
-                            headers={"Authorization": f"Bearer {token}"})
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        return httpx.Client(base_url=self.instance.url, timeout=120, headers=headers)
 
     def post(self, path: str, body=None, **options) -> httpx.Response:
         return self.http.post(path, json=body, **options)
@@ -107,6 +108,12 @@ class Api:
     def state(self, sandbox: str) -> str:
         answer = self.get(f"/sandboxes/{sandbox}")
         return answer.json()["state"] if answer.status_code == 200 else "absent"
+
+
+def agent_pid(api: Api, sandbox: str) -> int:
+    """The host's pid of a sandbox's PID 1, from the node's record of it."""
+    record = api.instance.state / "run" / "sandboxes" / sandbox / "record.json"
+    return json.loads(record.read_text())["pid"]
 
 
 def error_of(answer: httpx.Response) -> tuple[int, str]:

@@ -138,9 +138,11 @@ def test_run_refuses(api, shared_box, body, code, field):
         assert answer.json()["error"]["details"]["field"] == field
 
 
-@pytest.mark.parametrize("path", ["sessions", "exec", "terminal", "ssh-session", "attach"])
-def test_documented_but_not_built_is_said_so(api, shared_box, path):
-    answer = api.post(f"/sandboxes/{shared_box}/{path}", {"argv": ["true"]})
+@pytest.mark.parametrize("method, path", [("POST", "sessions"), ("POST", "exec"),
+                                          ("POST", "ssh-session"), ("GET", "terminal"),
+                                          ("GET", "sessions/s1/attach")])
+def test_documented_but_not_built_is_said_so(api, shared_box, method, path):
+    answer = api.http.request(method, f"/sandboxes/{shared_box}/{path}")
     assert error_of(answer) == (422, "not_supported")
 
 

@@ -106,8 +106,16 @@ def test_unknown_image(api, registry):
 
 
 def test_unreachable_registry(api):
-    row = failed_create(api, "127.0.0.1:1/test/debian:1")
-    assert row["reason"] == "image_pull_failed"
+    host = "/teams/default/registries/127.0.0.1:1"
+    assert api.http.put(host, json={"plain_http": True}).status_code in (200, 201, 204)
+    assert failed_create(api, "127.0.0.1:1/test/debian:1")["reason"] == "image_pull_failed"
+    api.delete(host)
+
+
+def test_loopback_registry_needs_the_operator(api):
+    """An image name cannot make the helper talk to services of this machine."""
+    row = failed_create(api, "127.0.0.1:2/test/debian:1")
+    assert row["reason"] == "image_pull_denied"
 
 
 def test_wrong_digest(api, pushed):

@@ -1,9 +1,19 @@
 """Leases, lifetimes, and that a restart of gateway or node loses nothing."""
 
+import datetime
+import os
 import signal
 import time
 
-from deployment import IMAGE, error_of, eventually, instance
+from deployment import IMAGE, agent_pid, error_of, eventually
+
+
+# Renewals are written together; a killed gateway may lose those of the last moments.
+RENEWAL_LOSS_SECONDS = 3
+
+
+def seconds(text: str) -> float:
+    return datetime.datetime.fromisoformat(text).timestamp()
 
 
 def archived(api, sandbox: str) -> dict:
@@ -69,10 +79,9 @@ def test_activity(api, box):
     assert row["running_commands"] == 0
 
 
-def test_killed_agent_is_a_failed_sandbox(api, deployed):
+def test_killed_agent_is_a_failed_sandbox(api):
     made = api.create()["id"]
-    pid = agent_pid(api, deployed, made)
-    instance.os.kill(pid, signal.SIGKILL)
+    os.kill(agent_pid(api, made), signal.SIGKILL)
     row = eventually(lambda: (r := api.get(f"/sandboxes/{made}").json())["state"] == "failed" and r)
     assert row["reason"] == "agent_lost"
     answer = api.post(f"/sandboxes/{made}/run", {"argv": ["true"]})
@@ -80,21 +89,6 @@ def test_killed_agent_is_a_failed_sandbox(api, deployed):
     assert answer.json()["error"]["details"]["state"] == "failed"
     api.remove(made)
     assert api.state(made) == "absent"
-
-
-def agent_pid(api, deployed, sandbox: str) -> int:
-    """The host's pid of a sandbox's PID 1: the one of our id range whose host name is the
-    sandbox's, told by a mark in its own root."""
-    api.output(sandbox, f"echo {sandbox} >/mark")
-    for row in instance.processes_of_ids(deployed.settings.id_base):
-        pid = int(row.split()[0])
-        try:
-            mark = instance.Path(f"/proc/{pid}/root/mark").read_text()
-        except OSError:
-            continue
-        if mark.strip() == sandbox:
-            return pid
-    raise AssertionError("no process of that sandbox")
 
 
 def test_restart_of_both_keeps_sandboxes_and_leases(api, deployed):
@@ -106,8 +100,8 @@ def test_restart_of_both_keeps_sandboxes_and_leases(api, deployed):
         process.kill()
     deployed.start()
     row = api.get(f"/sandboxes/{kept}").json()
-    assert (row["state"], row["labels"], row["lease_expires_at"]) == ("ready", {"kept": "yes"},
-                                                                      lease)
+    assert (row["state"], row["labels"]) == ("ready", {"kept": "yes"})
+    assert abs(seconds(row["lease_expires_at"]) - seconds(lease)) <= RENEWAL_LOSS_SECONDS
     assert api.output(kept, "cat /root/data; pgrep -f '[s]leep 7777' >/dev/null && echo alive") == (
         "data\nalive")
     eventually(lambda: api.state(short) == "absent")
