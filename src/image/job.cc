@@ -121,7 +121,8 @@ class Job {
   Result<void> unpack_blob(size_t index, const Descriptor& layer, const std::string& diff_id);
   Result<void> import();
   Result<Fd> make_layer_folder(size_t index);
-  Result<void> tell_opaque(size_t index, const LayerWriter& writer);
+  Result<void> tell_folders(size_t index, std::string_view what,
+                            const std::vector<std::string>& paths);
   Result<void> hand_over(size_t index, const LayerWriter& writer);
   Result<std::vector<bool>> ask_missing(const std::vector<std::string>& diff_ids);
   Result<void> tell_progress();
@@ -182,7 +183,9 @@ Result<Resolved> Job::resolve_anywhere() {
   }
   const std::string path = request_.repository.substr(request_.host.size());
   if (!request_.mirror.empty()) {
-    auto found = resolve({.repository = request_.mirror + path, .plain_http = request_.plain_http});
+    auto found = resolve({.repository = request_.mirror + path,
+                          .plain_http = request_.plain_http,
+                          .is_mirror = true});
     if (found) {
       return found;
     }
@@ -286,16 +289,17 @@ Result<Fd> Job::make_layer_folder(size_t index) {
 
 // On disk before the node shows it to anybody: an image is never half there after a power cut.
 Result<void> Job::hand_over(size_t index, const LayerWriter& writer) {
-  RETURN_IF_ERROR(tell_opaque(index, writer));
+  RETURN_IF_ERROR(tell_folders(index, "opaque", writer.opaque_folders()));
+  RETURN_IF_ERROR(tell_folders(index, "implied", writer.implied_folders()));
   ASSIGN_OR_RETURN(const Fd work, sys::open("/job", O_RDONLY | O_DIRECTORY));
   ::syncfs(work.get());
   return channel_.send({{"t", "layer"}, {"layer", index}, {"bytes", writer.bytes()}});
 }
 
-Result<void> Job::tell_opaque(size_t index, const LayerWriter& writer) {
-  for (const auto& path : writer.opaque_folders()) {
-    RETURN_IF_ERROR(
-        channel_.send({{"t", "opaque"}, {"layer", index}, {"path", base::base64(path)}}));
+Result<void> Job::tell_folders(size_t index, std::string_view what,
+                               const std::vector<std::string>& paths) {
+  for (const auto& path : paths) {
+    RETURN_IF_ERROR(channel_.send({{"t", what}, {"layer", index}, {"path", base::base64(path)}}));
   }
   return {};
 }

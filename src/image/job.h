@@ -3,6 +3,7 @@
 //   {"t":"digest","digest"}            -> {"known":bool}: nothing more to do
 //   {"t":"layers","diff_ids":[...]}    -> {"missing":[bool...]}: the ones this job is to lay out
 //   {"t":"opaque","layer":i,"path"}    path in base64: the node marks the folder
+//   {"t":"implied","layer":i,"path"}   likewise: the node gives it the lower layers' owner and mode
 //   {"t":"layer","layer":i,"bytes":n}  /job/layer-i is whole; the node takes it away
 //   {"t":"done","digest","platform","diff_ids","config":{...}} | {"t":"failed","reason","message"}
 // The request: {"kind":"pull","reference","mirror","plain_http","username","password"},

@@ -257,6 +257,7 @@ Result<Fd> LayerWriter::enter_or_make(int folder, const std::string& name,
   if (::mkdirat(folder, name.c_str(), kImpliedFolderMode) != 0) {
     return base::fail_errno(errno, "make folder ", shown(path));
   }
+  implied_.insert(path);
   return sys::open_at(folder, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
 }
 
@@ -273,6 +274,7 @@ Result<void> LayerWriter::clear_name(const Parent& parent, const std::string& na
       return {};
     }
     erase_beneath(opaque_, path);
+    erase_beneath(implied_, path);
     erase_beneath(folder_times_, path);
     return sys::remove_tree(cat("/proc/self/fd/", parent.folder.get(), "/", name));
   }
@@ -319,6 +321,7 @@ Result<void> LayerWriter::place_folder(const Parent& parent, const std::string& 
   ASSIGN_OR_RETURN(const Fd folder,
                    sys::open_at(parent.folder.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
   folder_times_[join(parent.path, name)] = entry.modified;
+  implied_.erase(join(parent.path, name));
   return set_owner_and_mode(folder.get(), entry);
 }
 
@@ -420,6 +423,10 @@ Result<void> LayerWriter::finish() {
     }
   }
   return {};
+}
+
+std::vector<std::string> LayerWriter::implied_folders() const {
+  return {implied_.begin(), implied_.end()};
 }
 
 std::vector<std::string> LayerWriter::opaque_folders() const {

@@ -66,6 +66,9 @@ class LayerWriter {
   // Folders whose lower content is hidden; they need trusted.overlay.opaque, which this program
   // may not set. Relative, "" is the layer's root.
   [[nodiscard]] std::vector<std::string> opaque_folders() const;
+  // Folders that no entry describes, made because something lies in them. Where a lower layer has
+  // the same folder, its owner and mode are meant.
+  [[nodiscard]] std::vector<std::string> implied_folders() const;
   [[nodiscard]] int64_t bytes() const { return bytes_; }
   [[nodiscard]] int64_t devices_dropped() const { return devices_dropped_; }
 
@@ -91,6 +94,7 @@ class LayerWriter {
   Fd root_;
   LayerLimits& budget_;
   std::set<std::string> opaque_;
+  std::set<std::string> implied_;
   std::map<std::string, timespec> folder_times_;
   int64_t bytes_ = 0;
   int64_t devices_dropped_ = 0;

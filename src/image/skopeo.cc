@@ -140,6 +140,8 @@ std::vector<std::string> access_flags(const RegistrySource& source, std::string_
           cat("--", prefix, "tls-verify=", source.plain_http ? "false" : "true")};
 }
 
+const char* retries(const RegistrySource& source) { return source.is_mirror ? "0" : kRetries; }
+
 bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
   for (const auto part : parts) {
     if (text.contains(part)) {
@@ -186,7 +188,7 @@ bool is_link_local(std::string_view host) {
 }
 
 Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version) {
-  std::vector<std::string> command = {"inspect", "--raw", "--retry-times", kRetries};
+  std::vector<std::string> command = {"inspect", "--raw", "--retry-times", retries(source)};
   for (auto& flag : access_flags(source, "")) {
     command.push_back(std::move(flag));
   }
@@ -197,7 +199,7 @@ Result<std::string> fetch_manifest(const RegistrySource& source, const std::stri
 
 Result<void> fetch_blobs(const RegistrySource& source, const std::string& digest,
                          const std::string& folder, const std::function<void()>& on_tick) {
-  std::vector<std::string> command = {"copy", "--quiet", "--retry-times", kRetries};
+  std::vector<std::string> command = {"copy", "--quiet", "--retry-times", retries(source)};
   for (auto& flag : access_flags(source, "src-")) {
     command.push_back(std::move(flag));
   }

@@ -21,7 +21,8 @@ inline constexpr uid_t kFetchAwayFromLoopbackUid = 2;
 struct RegistrySource {
   std::string repository;  // "localhost:5000/team/app"
   bool plain_http = false;
-  std::string auth_file;  // "" for none
+  std::string auth_file;   // "" for none
+  bool is_mirror = false;  // not worth a second try: the registry itself comes next
 };
 
 // Whether that host ("127.0.0.1:5000", "localhost", "[::1]") is this machine's loopback, or a

@@ -32,6 +32,7 @@ constexpr int64_t kUnpackedBytesMax = int64_t{32} << 30;
 constexpr int64_t kEntriesMax = 4'000'000;
 constexpr size_t kLayersMax = 400;  // as the helper's own bound
 constexpr size_t kPathBytesMax = 4095;
+constexpr mode_t kModeMask = 07777;
 constexpr size_t kMessageBytesMax = 2000;
 constexpr std::string_view kPullFailed = "image_pull_failed";
 constexpr std::array<std::string_view, 6> kReasons = {
@@ -181,6 +182,8 @@ net::Task<Result<void>> ImageJob::converse(base::Fd control) {
       CO_ASSIGN_OR_RETURN(reply, co_await answer_layers(std::move(*message)));
     } else if (type == "opaque") {
       CO_RETURN_IF_ERROR(mark_opaque(*message));
+    } else if (type == "implied") {
+      CO_RETURN_IF_ERROR(complete_implied(*message));
     } else if (type == "layer") {
       CO_RETURN_IF_ERROR(take_layer(*message));
     } else if (type == "done") {
@@ -273,25 +276,55 @@ Result<std::string> ImageJob::layer_path(wire::json::Reader& reader, size_t& ind
   return cat(work_, "/layer-", number);
 }
 
-// The mark is in the trusted namespace, which the helper has no right to. The path is resolved
-// beneath the layer without following anything.
-Result<void> ImageJob::mark_opaque(const Object& message) {
+// The folder of a layer under way that the helper names; invalid where a later entry replaced it.
+// The path is resolved beneath the layer without following anything.
+Result<base::Fd> ImageJob::open_told_folder(const Object& message, size_t& index,
+                                            std::string& path) const {
   wire::json::Reader reader(message);
-  size_t index = 0;
   ASSIGN_OR_RETURN(const std::string layer, layer_path(reader, index));
   ASSIGN_OR_RETURN(const auto encoded, reader.required<std::string>("path"));
-  const auto path = base::decode_base64(encoded);
-  if (!path || path->size() > kPathBytesMax || path->contains('\0')) {
+  const auto decoded = base::decode_base64(encoded);
+  if (!decoded || decoded->size() > kPathBytesMax || decoded->contains('\0')) {
     return broken_record("path");
   }
+  path = decoded->empty() ? "." : *decoded;
   ASSIGN_OR_RETURN(const base::Fd root, sys::open(layer, O_PATH | O_DIRECTORY | O_NOFOLLOW));
-  const auto folder =
-      sys::open_beneath(root.get(), path->empty() ? "." : *path, O_RDONLY | O_DIRECTORY);
-  if (!folder) {
-    return {};  // replaced by a later entry
-  }
-  if (::fsetxattr(folder->get(), "trusted.overlay.opaque", "y", 1, 0) != 0) {
+  auto folder = sys::open_beneath(root.get(), path, O_RDONLY | O_DIRECTORY);
+  return folder ? std::move(*folder) : base::Fd();
+}
+
+// The mark is in the trusted namespace, which the helper has no right to.
+Result<void> ImageJob::mark_opaque(const Object& message) {
+  size_t index = 0;
+  std::string path;
+  ASSIGN_OR_RETURN(const base::Fd folder, open_told_folder(message, index, path));
+  if (folder && ::fsetxattr(folder.get(), "trusted.overlay.opaque", "y", 1, 0) != 0) {
     return base::fail_errno(errno, "mark an opaque folder");
+  }
+  return {};
+}
+
+// A layer that does not describe a folder it puts something into must not change it: overlayfs
+// shows the topmost owner and mode, so they are taken from the next layer below that has it.
+Result<void> ImageJob::complete_implied(const Object& message) {
+  size_t index = 0;
+  std::string path;
+  ASSIGN_OR_RETURN(const base::Fd folder, open_told_folder(message, index, path));
+  for (size_t below = folder ? index : 0; below-- > 0;) {
+    const auto root = sys::open(store_.layer_folder(diff_ids_[below]), O_PATH | O_DIRECTORY);
+    const auto same = root ? sys::open_beneath(root->get(), path, O_RDONLY | O_DIRECTORY)
+                           : Result<base::Fd>(std::unexpected(root.error()));
+    struct stat info{};
+    if (!same || ::fstat(same->get(), &info) != 0) {
+      continue;
+    }
+    const timespec times[2] = {info.st_mtim, info.st_mtim};
+    if (::fchown(folder.get(), info.st_uid, info.st_gid) != 0 ||
+        ::fchmod(folder.get(), info.st_mode & kModeMask) != 0 ||
+        ::futimens(folder.get(), times) != 0) {
+      return base::fail_errno(errno, "owner and mode of a folder");
+    }
+    break;
   }
   return {};
 }

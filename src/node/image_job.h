@@ -56,6 +56,9 @@ class ImageJob {
   Result<std::string> answer_digest(const wire::json::Object& message);
   net::Task<Result<std::string>> answer_layers(wire::json::Object message);
   Result<void> mark_opaque(const wire::json::Object& message);
+  Result<void> complete_implied(const wire::json::Object& message);
+  Result<base::Fd> open_told_folder(const wire::json::Object& message, size_t& index,
+                                    std::string& path) const;
   Result<void> take_layer(const wire::json::Object& message);
   Result<void> finish(const wire::json::Object& message);
   Result<std::string> layer_path(wire::json::Reader& reader, size_t& index) const;

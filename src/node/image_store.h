@@ -36,6 +36,7 @@ class ImageStore {
   [[nodiscard]] bool has_layer(const std::string& diff_id) const {
     return sizes_.contains(diff_id);
   }
+  [[nodiscard]] std::string layer_folder(const std::string& diff_id) const;
   [[nodiscard]] int64_t layer_bytes(const std::string& diff_id) const;
   // Takes a finished folder over.
   Result<void> add_layer(const std::string& diff_id, const std::string& folder, int64_t bytes);
@@ -59,7 +60,6 @@ class ImageStore {
  private:
   ImageStore(std::string folder, base::Log& log) : folder_(std::move(folder)), log_(log) {}
   Result<void> load();
-  [[nodiscard]] std::string layer_folder(const std::string& diff_id) const;
   [[nodiscard]] std::string index_file(const StoredImage& image) const;
   std::string diff_id_of(const std::string& layer_folder) const;
 

@@ -290,6 +290,22 @@ TEST_F(ImagesTest, pulls_an_image_from_a_registry) {
   EXPECT_TRUE(stored("jobs").empty() || stored("jobs").size() == 1);  // what is being deleted
 }
 
+TEST_F(ImagesTest, a_folder_that_a_layer_does_not_describe_stays_as_it_was_below) {
+  TarBuilder lower;
+  lower.add({.name = "spool/", .type = '5', .mode = 01777, .uid = 5, .gid = 6});
+  const auto upper = TarBuilder().file("spool/new", "n").file("fresh/f", "f").finish();
+  const auto name = registry_->push("t/implied:1", {.layers = {lower.finish(), upper}});
+  const auto layers = ensure(name);
+  ASSERT_TRUE(layers) << layers.error().message;
+  struct stat info{};
+  ASSERT_EQ(::lstat((layers->folders[0] + "/spool").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 01777U);
+  EXPECT_EQ(info.st_uid, 5U);
+  EXPECT_EQ(info.st_gid, 6U);
+  ASSERT_EQ(::lstat((layers->folders[0] + "/fresh").c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0755U);
+}
+
 TEST_F(ImagesTest, finds_an_image_again_without_a_pull_and_after_a_restart) {
   const auto name =
       registry_->push("t/again:1", {.layers = {TarBuilder().file("f", "1").finish()}});
