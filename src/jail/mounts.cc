@@ -21,7 +21,7 @@ struct Device {
   unsigned major;
   unsigned minor;
 };
-constexpr std::array kDevices{Device{"null", 1, 3}, Device{"zero", 1, 5},   Device{"full", 1, 7},
+constexpr std::array kDevices{Device{"null", 1, 3},   Device{"zero", 1, 5},    Device{"full", 1, 7},
                               Device{"random", 1, 8}, Device{"urandom", 1, 9}, Device{"tty", 5, 0}};
 struct Link {
   const char* name;

@@ -22,7 +22,7 @@ namespace jail {
 // What all shells of a node share. Outlives them.
 struct Launcher {
   SeccompFilter filter;
-  base::Fd agent;              // sealed memory file of the static agent
+  base::Fd agent;  // sealed memory file of the static agent
   std::vector<std::string> arguments{"sandbox-agent"};
   base::Fd network_namespace;  // the node's own, to go back to
   uint64_t open_files = 0;

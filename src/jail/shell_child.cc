@@ -36,10 +36,10 @@ constexpr uint64_t kKeptCapabilities =
 constexpr const char* kStage = "/proc";
 // As runtimes have it; what the kernel at hand lacks is skipped.
 constexpr std::array kMasked{
-    "/proc/asound",       "/proc/acpi",      "/proc/kcore",       "/proc/keys",
-    "/proc/latency_stats", "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug",
-    "/proc/scsi",         "/proc/interrupts", "/sys/firmware",
-    "/sys/devices/virtual/powercap"};
+    "/proc/asound",      "/proc/acpi",          "/proc/kcore",
+    "/proc/keys",        "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug",   "/proc/scsi",
+    "/proc/interrupts",  "/sys/firmware",       "/sys/devices/virtual/powercap"};
 constexpr std::array kReadOnly{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                                "/proc/sysrq-trigger"};
 // Above every number the agent is given, so that placing one never overwrites another.
@@ -122,8 +122,7 @@ class Child {
 
   // One order with at least `fds_min` descriptors; returns how many came. The end of the stream is
   // the node's end: nobody needs this shell any more.
-  size_t receive(Step step, void* order, size_t size, std::span<int> fds,
-                 size_t fds_min) noexcept {
+  size_t receive(Step step, void* order, size_t size, std::span<int> fds, size_t fds_min) noexcept {
     iovec part{.iov_base = order, .iov_len = size};
     alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kSecondOrderFdsMax)];
     msghdr message{};
@@ -219,12 +218,12 @@ class Child {
     forbid_user_namespaces();
     attach(Step::attach_sys, fds[kSysFd], "sys");
     attach(Step::attach_dev, fds[kDevFd], "dev");
-    attach(Step::make_devpts,
-           new_mount(Step::make_devpts, "devpts",
-                     {{"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"},
-                      {"gid", "5"}},
-                     MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
-           "dev/pts");
+    attach(
+        Step::make_devpts,
+        new_mount(Step::make_devpts, "devpts",
+                  {{"newinstance", nullptr}, {"ptmxmode", "0666"}, {"mode", "0620"}, {"gid", "5"}},
+                  MOUNT_ATTR_NOSUID | MOUNT_ATTR_NOEXEC),
+        "dev/pts");
     attach(Step::make_shm, new_mount(Step::make_shm, "tmpfs", {{"mode", "1777"}}, kInert),
            "dev/shm");
     attach(Step::make_mqueue, new_mount(Step::make_mqueue, "mqueue", {}, kInert), "dev/mqueue");
@@ -248,8 +247,7 @@ class Child {
   }
 
   int clone_mount(Step step, const char* path, unsigned attributes) const noexcept {
-    const int mount = must(step, ::open_tree(AT_FDCWD, path,
-                                             OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+    const int mount = must(step, ::open_tree(AT_FDCWD, path, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
     mount_attr change{};
     change.attr_set = attributes;
     must(step, ::mount_setattr(mount, "", AT_EMPTY_PATH, &change, sizeof change));
@@ -277,14 +275,12 @@ class Child {
     }
   }
 
-
-
   void install(Step step, std::span<const sock_filter> filter) const noexcept {
     sock_fprog program{};
     program.len = static_cast<unsigned short>(filter.size());
     program.filter = const_cast<sock_filter*>(filter.data());
-    must(step, ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC,
-                         &program));
+    must(step,
+         ::syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_TSYNC, &program));
   }
 
   void confine() const noexcept {

@@ -20,8 +20,8 @@ struct ShellPlan {
   int v2_folder = -1;  // of the agent's command groups; -1: none
   std::array<int, kCgroupsMax> cgroup_tasks{};
   size_t cgroup_tasks_count = 0;
-  bool reset_oom_score = false;  // the node's own is not 0
-  uint64_t open_files = 0;       // soft and hard limit
+  bool reset_oom_score = false;            // the node's own is not 0
+  uint64_t open_files = 0;                 // soft and hard limit
   const char* const* arguments = nullptr;  // of the agent, ended by a null pointer
   std::span<const sock_filter> filter_policy;
   std::span<const sock_filter> filter_last;

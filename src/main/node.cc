@@ -1,4 +1,6 @@
 // sandbox-node: the privileged process of one machine. Parses flags, wires the node, runs it.
+#include "node/node.h"
+
 #include <signal.h>
 #include <stdio.h>
 #include <sys/prctl.h>
@@ -17,7 +19,6 @@
 #include "base/text.h"
 #include "node/doctor.h"
 #include "node/fault_points.h"
-#include "node/node.h"
 #include "node/spec_json.h"
 
 namespace {
@@ -137,8 +138,7 @@ int serve(node::NodeOptions options) {
     log.error("cannot start", {{"error", node.error().message}});
     return 1;
   }
-  loop.watch(signals.get(), net::EventLoop::Direction::read,
-             [&node] { (*node)->stop_soon(); });
+  loop.watch(signals.get(), net::EventLoop::Direction::read, [&node] { (*node)->stop_soon(); });
   log.info("ready");
   (*node)->run();
   loop.forget(signals.get());

@@ -71,8 +71,8 @@ Result<void> Node::Parts::make_folders(const NodeOptions& options) {
     return base::fail_errno(errno, "chmod ", options.lib_folder);
   }
   // Two nodes on one state would remove each other's sandboxes.
-  ASSIGN_OR_RETURN(lock, base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT,
-                                         0600));
+  ASSIGN_OR_RETURN(lock,
+                   base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT, 0600));
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
     return base::fail_errno(errno, "another node runs in ", options.run_folder);
   }
@@ -115,12 +115,12 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
                                                 .allow_local = options.allow_local_images,
                                                 .name_prefix = options.name_prefix},
                                                clock, log));
-  parts->places = std::make_unique<Places>(
-      parts->launcher, *parts->storage, *parts->network, *parts->cgroups,
-      PlaceOptions{.sandboxes_folder = options.run_folder + "/sandboxes",
-                   .images_folder = options.lib_folder + "/images",
-                   .id_base = options.id_base,
-                   .gateway_gid = options.gateway_gid});
+  parts->places =
+      std::make_unique<Places>(parts->launcher, *parts->storage, *parts->network, *parts->cgroups,
+                               PlaceOptions{.sandboxes_folder = options.run_folder + "/sandboxes",
+                                            .images_folder = options.lib_folder + "/images",
+                                            .id_base = options.id_base,
+                                            .gateway_gid = options.gateway_gid});
   parts->supervisor =
       std::make_unique<Supervisor>(loop, *parts->places, *parts->images, clock, log);
   RETURN_IF_ERROR(base::with_context(parts->supervisor->recover(), "clean up"));
@@ -130,9 +130,9 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
   if (::chown(socket_path.c_str(), 0, options.gateway_gid) != 0) {
     return base::fail_errno(errno, "chown ", socket_path);
   }
-  parts->server = std::make_unique<ProtocolServer>(
-      loop, std::move(socket), *parts->supervisor, *parts->images,
-      read_host_size(parts->storage->capacity_mb()), log);
+  parts->server =
+      std::make_unique<ProtocolServer>(loop, std::move(socket), *parts->supervisor, *parts->images,
+                                       read_host_size(parts->storage->capacity_mb()), log);
   return std::unique_ptr<Node>(new Node(loop, std::move(parts)));
 }
 

@@ -39,8 +39,8 @@ struct Place {
   uint32_t owner = 0;   // host id of the sandbox's root
   std::optional<jail::Shell> shell;
   base::Fd listen;
-  base::Fd area_mount;   // detached, so that no host path is seen inside
-  base::Fd layers;       // the images folder, id-mapped
+  base::Fd area_mount;  // detached, so that no host path is seen inside
+  base::Fd layers;      // the images folder, id-mapped
   base::Fd oom_counter;
 };
 

@@ -115,8 +115,8 @@ net::Task<void> ProtocolServer::answer(ConnectionPointer connection, net::JsonLi
   if (operation != nullptr && operation->is_string()) {
     std::string name(operation->get_string());
     line.object.erase("op");
-    auto called = co_await call(connection, std::move(name), std::move(line.object),
-                                std::move(line.fds));
+    auto called =
+        co_await call(connection, std::move(name), std::move(line.object), std::move(line.fds));
     result = std::move(called);
   }
   if (result) {
@@ -169,8 +169,7 @@ net::Task<ProtocolServer::Answer> ProtocolServer::call(ConnectionPointer connect
     co_return Object{{"checks", to_array(run_doctor())}};
   }
   if (operation.starts_with("image_")) {
-    auto answered =
-        co_await call_images(std::move(operation), std::move(fields), std::move(fds));
+    auto answered = co_await call_images(std::move(operation), std::move(fields), std::move(fds));
     co_return answered;
   }
   auto answered = co_await call_sandboxes(std::move(operation), std::move(fields));

@@ -35,8 +35,8 @@ class ProtocolServer {
   ProtocolServer(const ProtocolServer&) = delete;
   ProtocolServer& operator=(const ProtocolServer&) = delete;
 
-  void run();               // starts to accept
-  net::Task<void> stop();   // ends all connections and what they wait for
+  void run();              // starts to accept
+  net::Task<void> stop();  // ends all connections and what they wait for
 
  private:
   struct Connection {

@@ -16,8 +16,8 @@ namespace node {
 
 struct Record {
   std::string id;
-  uint32_t index = 0;  // of its place
-  pid_t pid = 0;       // of PID 1, as the host sees it
+  uint32_t index = 0;       // of its place
+  pid_t pid = 0;            // of PID 1, as the host sees it
   uint64_t start_time = 0;  // of that process, in ticks since boot: tells a reused pid
   std::string boot_id;
   std::string image;

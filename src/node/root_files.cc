@@ -27,8 +27,8 @@ std::string hosts_text(const RootFiles& files) {
 }
 
 Result<void> write_new(int area, const char* path, std::string_view text, uint32_t owner) {
-  ASSIGN_OR_RETURN(const Fd file, base::sys::open_at(area, path, O_WRONLY | O_CREAT | O_EXCL,
-                                                     kFileMode));
+  ASSIGN_OR_RETURN(const Fd file,
+                   base::sys::open_at(area, path, O_WRONLY | O_CREAT | O_EXCL, kFileMode));
   if (::fchown(file.get(), owner, owner) != 0 || ::fchmod(file.get(), kFileMode) != 0) {
     return base::fail_errno(errno, "give ", path, " to the sandbox");
   }

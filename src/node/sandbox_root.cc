@@ -17,8 +17,8 @@ using base::Result;
 Result<Fd> open_layer(const Place& place, const std::string& layer,
                       const std::string& images_folder) {
   if (layer.starts_with(images_folder + "/")) {
-    auto inside = base::sys::open_beneath(place.layers.get(), layer.substr(images_folder.size() + 1),
-                                          O_PATH | O_DIRECTORY);
+    auto inside = base::sys::open_beneath(
+        place.layers.get(), layer.substr(images_folder.size() + 1), O_PATH | O_DIRECTORY);
     if (inside) {
       return inside;
     }
@@ -42,8 +42,7 @@ Result<Fd> make_sandbox_root(Place& place, const std::vector<std::string>& layer
   }
   const int area = place.area_mount.get();
   const RootFiles files{.owner = place.owner, .hostname = hostname, .address = place.address};
-  ASSIGN_OR_RETURN(const EtcState etc,
-                   finish_root_files(area, lower.data(), lower.size(), files));
+  ASSIGN_OR_RETURN(const EtcState etc, finish_root_files(area, lower.data(), lower.size(), files));
   ASSIGN_OR_RETURN(const Fd upper, base::sys::open_at(area, "upper", O_PATH | O_DIRECTORY));
   ASSIGN_OR_RETURN(const Fd work, base::sys::open_at(area, "work", O_PATH | O_DIRECTORY));
   ASSIGN_OR_RETURN(Fd root, jail::make_overlay(lower, upper.get(), work.get()));

@@ -84,9 +84,9 @@ Object to_json(const ImageConfig& config) {
   for (const auto& [name, value] : config.environment) {
     environment[name] = value;
   }
-  return Object{{"env", std::move(environment)},      {"workdir", config.workdir},
-                {"user", config.user},                {"entrypoint", list(config.entrypoint)},
-                {"cmd", list(config.cmd)},            {"exposed_ports", list(config.exposed_ports)}};
+  return Object{{"env", std::move(environment)}, {"workdir", config.workdir},
+                {"user", config.user},           {"entrypoint", list(config.entrypoint)},
+                {"cmd", list(config.cmd)},       {"exposed_ports", list(config.exposed_ports)}};
 }
 
 std::string_view to_string(State state) {
@@ -173,9 +173,8 @@ Object to_json(const Status& status) {
 }
 
 Object to_json(const Change& change) {
-  return Object{{"type", change.type},
-                {"message", change.message},
-                {"status", to_json(change.status)}};
+  return Object{
+      {"type", change.type}, {"message", change.message}, {"status", to_json(change.status)}};
 }
 
 Object to_json(const ImageRow& image) {
@@ -202,10 +201,8 @@ Object to_json(const PullProgress& progress) {
 }
 
 Object to_json(const Check& check) {
-  return Object{{"name", check.name},
-                {"ok", check.ok},
-                {"message", check.message},
-                {"mend", check.mend}};
+  return Object{
+      {"name", check.name}, {"ok", check.ok}, {"message", check.message}, {"mend", check.mend}};
 }
 
 Object error_to_json(const base::Error& error) {

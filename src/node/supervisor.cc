@@ -161,7 +161,8 @@ net::Task<Result<void>> Supervisor::start(SandboxPointer sandbox, model::Sandbox
     base::fault_point("node.create.place");
     started = prepare(*sandbox, *place, spec, layers);
     if (started) {
-      started = co_await wait_for_agent(*place->shell);
+      auto executed = co_await wait_for_agent(*place->shell);
+      started = std::move(executed);
       base::fault_point("node.create.executed");
     }
   }
@@ -369,8 +370,7 @@ Result<void> Supervisor::set_network(const std::string& id, model::NetworkMode m
 }
 
 Result<void> Supervisor::recover() {
-  ASSIGN_OR_RETURN(const auto names,
-                   base::sys::list_folder(places_.options().sandboxes_folder));
+  ASSIGN_OR_RETURN(const auto names, base::sys::list_folder(places_.options().sandboxes_folder));
   for (const std::string& name : names) {
     recover_one(name);
   }

@@ -61,7 +61,7 @@ class Supervisor {
     base::Fd process;        // pidfd while PID 1 has not been seen to end
     bool changing = false;   // a start or a removal is under way
     bool removing = false;
-    ImageLayers held;        // what it holds of the images; no folders: nothing
+    ImageLayers held;  // what it holds of the images; no folders: nothing
     std::unique_ptr<net::Event> changed;
   };
   using SandboxPointer = std::shared_ptr<Sandbox>;

@@ -38,15 +38,22 @@ constexpr useconds_t kPauseMicroseconds = 10'000;
 
 // An ELF program whose only code is `pause()` for ever.
 constexpr std::array<unsigned char, 131> kWaitingProgram{
-    0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0,              // identification
-    2, 0, 62, 0, 1, 0, 0, 0, 0x78, 0, 0x40, 0, 0, 0, 0, 0,               // x86-64, entry
-    64, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                     // program headers
-    0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 0, 0, 0, 0, 0, 0,                    // one of them
-    1, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,                      // load, read + execute
-    0, 0, 0x40, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0, 0, 0, 0,                // at 0x400000
-    131, 0, 0, 0, 0, 0, 0, 0, 131, 0, 0, 0, 0, 0, 0, 0,                  // its size
-    0, 0x10, 0, 0, 0, 0, 0, 0,                                           // alignment
-    0xb8, 34, 0, 0, 0, 0x0f, 0x05, 0xeb, 0xf7, 0, 0};                    // pause; again
+    0x7f, 'E',  'L',  'F', 2,  1,    1,    0,    0,    0, 0,
+    0,    0,    0,    0,   0,  // identification
+    2,    0,    62,   0,   1,  0,    0,    0,    0x78, 0, 0x40,
+    0,    0,    0,    0,   0,  // x86-64, entry
+    64,   0,    0,    0,   0,  0,    0,    0,    0,    0, 0,
+    0,    0,    0,    0,   0,  // program headers
+    0,    0,    0,    0,   64, 0,    56,   0,    1,    0, 0,
+    0,    0,    0,    0,   0,  // one of them
+    1,    0,    0,    0,   5,  0,    0,    0,    0,    0, 0,
+    0,    0,    0,    0,   0,  // load, read + execute
+    0,    0,    0x40, 0,   0,  0,    0,    0,    0,    0, 0x40,
+    0,    0,    0,    0,   0,  // at 0x400000
+    131,  0,    0,    0,   0,  0,    0,    0,    131,  0, 0,
+    0,    0,    0,    0,   0,                                  // its size
+    0,    0x10, 0,    0,   0,  0,    0,    0,                  // alignment
+    0xb8, 34,   0,    0,   0,  0x0f, 0x05, 0xeb, 0xf7, 0, 0};  // pause; again
 
 template <typename Condition>
 bool eventually(Condition condition) {
@@ -156,8 +163,8 @@ class NodeTest : public testing::Test {
       const auto closed = (*cgroups)->close();
       EXPECT_TRUE(closed) << closed.error().message;
     }
-    const auto storage = Storage::open(
-        {.lib_folder = folder_ + "/lib", .pool_mb = 256, .driver = "tmpfs"});
+    const auto storage =
+        Storage::open({.lib_folder = folder_ + "/lib", .pool_mb = 256, .driver = "tmpfs"});
     if (storage) {
       const auto closed = (*storage)->close();
       EXPECT_TRUE(closed) << closed.error().message;
@@ -219,14 +226,11 @@ class NodeTest : public testing::Test {
         {"op", "create"},
         {"spec",
          Object{{"id", id},
-                {"containers",
-                 wire::json::Array{Object{{"name", "main"},
-                                          {"image", "dir:" + folder_ + "/image"},
-                                          {"env", Object{{"SECRET", "in no log"}}}}}},
-                {"resources", Object{{"millicpus", 500},
-                                     {"memory_mb", 64},
-                                     {"storage_mb", 16},
-                                     {"pids", 32}}},
+                {"containers", wire::json::Array{Object{{"name", "main"},
+                                                        {"image", "dir:" + folder_ + "/image"},
+                                                        {"env", Object{{"SECRET", "in no log"}}}}}},
+                {"resources",
+                 Object{{"millicpus", 500}, {"memory_mb", 64}, {"storage_mb", 16}, {"pids", 32}}},
                 {"network", "open"},
                 {"no_new_privileges", false},
                 {"always_pull", false}}}};
@@ -296,8 +300,7 @@ TEST_F(NodeTest, creates_at_once_where_the_image_is_and_removes_without_a_trace)
   EXPECT_EQ(::kill(pid_of("second"), 0), 0);
   ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "second"}}));
   ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "second"}}));
-  EXPECT_EQ(text_at(client->call({{"op", "get"}, {"id", "second"}}), "error", "code"),
-            "not_found");
+  EXPECT_EQ(text_at(client->call({{"op", "get"}, {"id", "second"}}), "error", "code"), "not_found");
   EXPECT_TRUE(eventually([&] { return leftovers() == before; }));
 }
 
