@@ -24,10 +24,10 @@ model::SandboxSpec spec_of(const std::string& id, const std::string& image) {
   return spec;
 }
 
-#define CO_ASSERT_TRUE(condition, result)                                       \
-  if (!(condition)) {                                                           \
+#define CO_ASSERT_TRUE(condition, result)                                              \
+  if (!(condition)) {                                                                  \
     ADD_FAILURE() << #condition << ": " << ((result) ? "" : (result).error().message); \
-    co_return;                                                                  \
+    co_return;                                                                         \
   }
 
 // Changes of all sandboxes until that one is in another state than starting.

@@ -53,8 +53,8 @@ Result<std::optional<JsonLines::Line>> JsonLines::take_line() {
 Result<size_t> JsonLines::receive() {
   const size_t old_size = buffer_.size();
   buffer_.resize(old_size + kReadBytes);
-  auto received = base::sys::receive_with_fds(socket_.get(),
-                                              std::span(buffer_.data() + old_size, kReadBytes));
+  auto received =
+      base::sys::receive_with_fds(socket_.get(), std::span(buffer_.data() + old_size, kReadBytes));
   buffer_.resize(old_size + (received ? received->size : 0));
   if (!received) {
     return std::unexpected(std::move(received).error());

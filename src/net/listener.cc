@@ -78,7 +78,8 @@ bool is_exhaustion(int number) {
 
 Result<base::Fd> listen_tcp(const std::string& address, int backlog) {
   ASSIGN_OR_RETURN(const SocketAddress parsed, parse_address(address));
-  base::Fd socket(::socket(parsed.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  base::Fd socket(
+      ::socket(parsed.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
     return base::fail_errno(errno, "make a socket");
   }
@@ -93,8 +94,7 @@ Result<base::Fd> listen_tcp(const std::string& address, int backlog) {
 
 Task<Result<base::Fd>> Listener::accept() {
   for (;;) {
-    base::Fd connection(
-        ::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    base::Fd connection(::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection) {
       const int on = 1;
       // Fails on unix sockets, which have no such delay.

@@ -23,7 +23,8 @@ void run(EventLoop& loop, Task<void> task) {
 }
 
 struct Pair {
-  explicit Pair(EventLoop& loop) : Pair(loop, *base::sys::make_socket_pair(SOCK_STREAM | SOCK_NONBLOCK)) {}
+  explicit Pair(EventLoop& loop)
+      : Pair(loop, *base::sys::make_socket_pair(SOCK_STREAM | SOCK_NONBLOCK)) {}
   Pair(EventLoop& loop, std::pair<base::Fd, base::Fd> ends)
       : a(loop, std::move(ends.first)), b(loop, std::move(ends.second)) {}
   Stream a;

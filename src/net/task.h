@@ -119,7 +119,7 @@ class [[nodiscard]] Task {
   std::coroutine_handle<promise_type> handle_;
 };
 
-// The Cancellation that this coroutine runs under: `Cancellation* c = co_await current_cancellation();`
+// The Cancellation this coroutine runs under: `const auto* c = co_await current_cancellation();`
 struct current_cancellation {
   Cancellation* found = nullptr;
   bool await_ready() const noexcept { return false; }

@@ -89,10 +89,13 @@ Result<void> Statement::run() {
   }
 }
 
-int64_t Statement::get_int(int column) const { return sqlite3_column_int64(prepared_.get(), column); }
+int64_t Statement::get_int(int column) const {
+  return sqlite3_column_int64(prepared_.get(), column);
+}
 
 std::string_view Statement::get_text(int column) const {
-  const auto* const text = reinterpret_cast<const char*>(sqlite3_column_text(prepared_.get(), column));
+  const auto* const text =
+      reinterpret_cast<const char*>(sqlite3_column_text(prepared_.get(), column));
   const int size = sqlite3_column_bytes(prepared_.get(), column);
   return text == nullptr ? std::string_view() : std::string_view(text, static_cast<size_t>(size));
 }

@@ -28,7 +28,7 @@ struct Page {
 };
 
 struct SandboxFilter {
-  std::vector<model::SandboxState> states;  // empty: any
+  std::vector<model::SandboxState> states;                  // empty: any
   std::vector<std::pair<std::string, std::string>> labels;  // all of them
   std::optional<std::string> owner;
   std::optional<std::string> image;  // normalised

@@ -93,8 +93,9 @@ void add_filter(Query& query, const SandboxFilter& filter) {
     query.add(")");
   }
   for (const auto& [name, value] : filter.labels) {
-    query.add(" AND EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
-              "AND l.name = ");
+    query.add(
+        " AND EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
+        "AND l.name = ");
     query.add_value(name);
     query.add(" AND l.value = ");
     query.add_value(value);

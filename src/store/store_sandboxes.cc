@@ -249,13 +249,13 @@ Result<void> Store::renew_leases(const std::vector<LeaseRenewal>& renewals) {
 
 Result<std::vector<Sandbox>> Store::due_sandboxes(int64_t now_ms) {
   // A failed sandbox keeps the lease it had: nobody who comes back to it means nobody wants it.
-  static const std::string sql = base::cat(
-      "SELECT ", kSandboxColumns,
-      " FROM sandboxes WHERE state <> 'deleted' AND state <> 'deleting' AND ("
-      "(state = 'queued' AND queue_deadline_ms BETWEEN 1 AND $1) OR "
-      "(state = 'starting' AND start_deadline_ms BETWEEN 1 AND $1) OR "
-      "(state IN ('ready', 'failed') AND lease_expires_ms BETWEEN 1 AND $1) OR "
-      "max_lifetime_ms BETWEEN 1 AND $1) ORDER BY created_ms, id");
+  static const std::string sql =
+      base::cat("SELECT ", kSandboxColumns,
+                " FROM sandboxes WHERE state <> 'deleted' AND state <> 'deleting' AND ("
+                "(state = 'queued' AND queue_deadline_ms BETWEEN 1 AND $1) OR "
+                "(state = 'starting' AND start_deadline_ms BETWEEN 1 AND $1) OR "
+                "(state IN ('ready', 'failed') AND lease_expires_ms BETWEEN 1 AND $1) OR "
+                "max_lifetime_ms BETWEEN 1 AND $1) ORDER BY created_ms, id");
   ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
   return read_all(statement.bind(now_ms));
 }

@@ -156,9 +156,9 @@ TEST_F(StoreTest, a_repeated_key_gives_the_first_sandbox_even_when_it_is_deleted
 TEST_F(StoreTest, a_key_with_another_body_is_a_conflict) {
   ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {},
                                      Idempotency{.key = "k", .request_digest = "one"}));
-  const auto other = store().insert_sandbox(
-      kTeam, sandbox("sbx-b"), {},
-      Idempotency{.key = "k", .request_digest = "two", .window_ms = 1000});
+  const auto other =
+      store().insert_sandbox(kTeam, sandbox("sbx-b"), {},
+                             Idempotency{.key = "k", .request_digest = "two", .window_ms = 1000});
   EXPECT_EQ(other.error().code, ErrorCode::idempotency_conflict);
 }
 
@@ -178,14 +178,13 @@ TEST_F(StoreTest, an_id_is_taken_once) {
 
 TEST_F(StoreTest, set_state_changes_only_from_the_states_named) {
   insert(sandbox("sbx-a"));
-  const auto applied =
-      store().set_state(kTeam, "sbx-a",
-                        {.from = {SandboxState::queued, SandboxState::starting},
-                         .to = SandboxState::ready,
-                         .image_digest = "sha256:1",
-                         .ready_ms = 5,
-                         .lease_expires_ms = 50,
-                         .events = {{.at_ms = 5, .type = "ready"}}});
+  const auto applied = store().set_state(kTeam, "sbx-a",
+                                         {.from = {SandboxState::queued, SandboxState::starting},
+                                          .to = SandboxState::ready,
+                                          .image_digest = "sha256:1",
+                                          .ready_ms = 5,
+                                          .lease_expires_ms = 50,
+                                          .events = {{.at_ms = 5, .type = "ready"}}});
   ASSERT_TRUE(applied.has_value()) << applied.error().message;
   EXPECT_TRUE(applied->applied);
   EXPECT_EQ(applied->sandbox.state, SandboxState::ready);
@@ -334,8 +333,14 @@ TEST_F(StoreTest, due_are_those_whose_own_time_is_over) {
 }
 
 TEST_F(StoreTest, tokens_are_found_by_hash_and_deleted_by_their_team) {
-  const Token token{.id = "tok-1", .name = "bootstrap", .team = "default", .subject = "admin",
-                    .role = "admin", .scopes = {"a", "b"}, .hash = "abc", .created_ms = 1};
+  const Token token{.id = "tok-1",
+                    .name = "bootstrap",
+                    .team = "default",
+                    .subject = "admin",
+                    .role = "admin",
+                    .scopes = {"a", "b"},
+                    .hash = "abc",
+                    .created_ms = 1};
   ASSERT_TRUE(store().insert_token(token));
   EXPECT_EQ(store().insert_token(token).error().code, ErrorCode::conflict);
   ASSERT_TRUE(store().touch_token("tok-1", 9));
@@ -352,8 +357,10 @@ TEST_F(StoreTest, tokens_are_found_by_hash_and_deleted_by_their_team) {
 }
 
 TEST_F(StoreTest, registries_are_put_again_and_deleted) {
-  Registry registry{.host = "localhost:5000", .username = "u",
-                    .secret_sealed = std::string("\0\x01", 2), .plain_http = true};
+  Registry registry{.host = "localhost:5000",
+                    .username = "u",
+                    .secret_sealed = std::string("\0\x01", 2),
+                    .plain_http = true};
   ASSERT_TRUE(store().put_registry(kTeam, registry));
   registry.username = "v";
   ASSERT_TRUE(store().put_registry(kTeam, registry));
@@ -376,8 +383,10 @@ TEST_F(StoreTest, a_file_of_a_newer_program_is_refused) {
 }
 
 TEST_F(StoreTest, a_migration_that_fails_leaves_the_version_before_it) {
-  const char* const broken[] = {migrations()[0],
-                                "CREATE TABLE fine (a BIGINT); CREATE TABLE broken (", };
+  const char* const broken[] = {
+      migrations()[0],
+      "CREATE TABLE fine (a BIGINT); CREATE TABLE broken (",
+  };
   EXPECT_FALSE(migrate(store().database(), std::span(broken)).has_value());
   EXPECT_FALSE(store().database().execute("SELECT a FROM fine").has_value());
   EXPECT_TRUE(migrate(store().database(), migrations()).has_value());

@@ -162,7 +162,8 @@ Task<Result<void>> FakeAgent::answer_run(net::Stream& stream, net::HttpReader& r
   ++runs_;
   if (words[0] == "sleep") {
     // The client says nothing while it waits: a readable stream is one that has ended.
-    const int64_t seconds = words.size() > 1 ? base::parse_number<int64_t>(words[1]).value_or(0) : 0;
+    const int64_t seconds =
+        words.size() > 1 ? base::parse_number<int64_t>(words[1]).value_or(0) : 0;
     ++runs_now_;
     const auto waited =
         co_await stream.wait_readable(Deadline::after(std::chrono::seconds(seconds)));
@@ -172,14 +173,18 @@ Task<Result<void>> FakeAgent::answer_run(net::Stream& stream, net::HttpReader& r
       co_return base::fail(ErrorCode::connection_closed, "the client went away");
     }
   }
-  const Outcome outcome = words[0] == "sleep"
-                              ? Outcome{}
-                              : execute(words, input->value_or(std::string()), environment);
-  Object answer{{"exit_code", outcome.exit_code}, {"signal", nullptr},
-                {"timed_out", false},             {"oom_killed", false},
-                {"stdout", outcome.out},          {"stderr", ""},
-                {"truncated", false},             {"stdout_dropped_bytes", 0},
-                {"stderr_dropped_bytes", 0},      {"duration_ms", 0}};
+  const Outcome outcome =
+      words[0] == "sleep" ? Outcome{} : execute(words, input->value_or(std::string()), environment);
+  Object answer{{"exit_code", outcome.exit_code},
+                {"signal", nullptr},
+                {"timed_out", false},
+                {"oom_killed", false},
+                {"stdout", outcome.out},
+                {"stderr", ""},
+                {"truncated", false},
+                {"stdout_dropped_bytes", 0},
+                {"stderr_dropped_bytes", 0},
+                {"duration_ms", 0}};
   auto written = co_await write_answer(stream, {.body = wire::json::serialize(answer)}, true);
   co_return written;
 }

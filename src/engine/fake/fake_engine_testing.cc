@@ -61,8 +61,7 @@ class FakeEngine::FakeImages final : public Images {
     }
     co_return shown(found->second);
   }
-  Task<Result<std::string>> pull(std::string reference,
-                                 model::RegistryAccess /*access*/) override {
+  Task<Result<std::string>> pull(std::string reference, model::RegistryAccess /*access*/) override {
     CO_RETURN_IF_ERROR(engine_.available());
     add(reference, "registry");
     co_return "pull-" + reference;
@@ -143,8 +142,8 @@ Result<void> FakeEngine::available() const {
 void FakeEngine::add_image(const std::string& name) { images_->add(name, "import"); }
 
 void FakeEngine::tell(const Record& record, std::string type, std::string message) {
-  changes_.push_back(Change{
-      .status = record.status, .type = std::move(type), .message = std::move(message)});
+  changes_.push_back(
+      Change{.status = record.status, .type = std::move(type), .message = std::move(message)});
   change_event_.notify();
 }
 
@@ -173,8 +172,7 @@ void FakeEngine::end_agent(Record& record) {
   idle_.erase(record.status.id);
 }
 
-void FakeEngine::die(const std::string& id, const std::string& reason,
-                      const std::string& message) {
+void FakeEngine::die(const std::string& id, const std::string& reason, const std::string& message) {
   Record& record = records_.at(id);
   record.status.state = State::failed;
   record.status.reason = reason;
@@ -334,9 +332,7 @@ Task<Result<std::vector<NodeInfo>>> FakeEngine::nodes() {
   co_return nodes;
 }
 
-Task<Result<void>> FakeEngine::check() {
-  co_return available();
-}
+Task<Result<void>> FakeEngine::check() { co_return available(); }
 
 Images& FakeEngine::images() { return *images_; }
 

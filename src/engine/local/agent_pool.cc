@@ -26,8 +26,7 @@ bool is_fresh(AgentConnection& connection) {
     return false;
   }
   char byte = 0;
-  const ssize_t count =
-      ::recv(connection.stream.fd(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t count = ::recv(connection.stream.fd(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && errno == EAGAIN;
 }
 
@@ -128,10 +127,9 @@ void AgentPool::give_back(const std::string& id, std::unique_ptr<AgentConnection
     drop(idle_.begin());
   }
   // Looked up again: dropping the last one of an id drops its list.
-  by_id_[id].push_back(idle_.insert(
-      idle_.end(), Idle{.id = id,
-                        .connection = std::move(connection),
-                        .since = std::chrono::steady_clock::now()}));
+  by_id_[id].push_back(idle_.insert(idle_.end(), Idle{.id = id,
+                                                      .connection = std::move(connection),
+                                                      .since = std::chrono::steady_clock::now()}));
 }
 
 }  // namespace engine

@@ -1,9 +1,9 @@
 // The engine contract over a real node: starts one for the whole program.
+#include <unistd.h>
+
 #include "engine/engine_contract_testing.h"
 #include "engine/local/local_engine.h"
 #include "engine/local/node_process_testing.h"
-
-#include <unistd.h>
 
 namespace engine {
 namespace {

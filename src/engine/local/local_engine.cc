@@ -50,8 +50,7 @@ Task<Result<Status>> LocalEngine::get(std::string id) {
 }
 
 Task<Result<std::vector<Status>>> LocalEngine::list() {
-  CO_ASSIGN_OR_RETURN(const Object answer,
-                      co_await node_.call("list", Object{}, kAnswerPatience));
+  CO_ASSIGN_OR_RETURN(const Object answer, co_await node_.call("list", Object{}, kAnswerPatience));
   co_return parse_statuses(answer, node_.node_name());
 }
 
@@ -86,8 +85,7 @@ void LocalEngine::give_back(std::string id, std::unique_ptr<AgentConnection> con
 }
 
 Task<Result<std::vector<NodeInfo>>> LocalEngine::nodes() {
-  CO_ASSIGN_OR_RETURN(const Object answer,
-                      co_await node_.call("hello", Object{}, kAnswerPatience));
+  CO_ASSIGN_OR_RETURN(const Object answer, co_await node_.call("hello", Object{}, kAnswerPatience));
   CO_ASSIGN_OR_RETURN(NodeInfo info, parse_node(answer));
   std::vector<NodeInfo> nodes;
   nodes.push_back(std::move(info));

@@ -83,9 +83,7 @@ struct Place {
 class LocalEngineTest : public testing::Test {
  protected:
   void run(Task<void> task) { run_task(loop_, std::move(task)); }
-  Task<void> close() {
-    co_await engine_.close();
-  }
+  Task<void> close() { co_await engine_.close(); }
   void TearDown() override { run(close()); }
 
   Place place_;
@@ -93,7 +91,9 @@ class LocalEngineTest : public testing::Test {
   net::EventLoop loop_;
   ScriptedNode node_{loop_, place_.folder + "/node.sock"};
   LocalEngine engine_{
-      loop_, {.node_socket = place_.folder + "/node.sock", .sandboxes_folder = place_.folder}, log_};
+      loop_,
+      {.node_socket = place_.folder + "/node.sock", .sandboxes_folder = place_.folder},
+      log_};
   net::TaskGroup calls_{loop_};
 };
 
@@ -134,11 +134,10 @@ Task<void> carries_errors(LocalEngine& engine, ScriptedNode& node, net::TaskGrou
   Result<Status> out;
   calls.spawn(get_into(engine, "a", out));
   const Object request = co_await node.next();
-  node.send(Object{
-      {"seq", request.at("seq")},
-      {"error", Object{{"code", "disk_full"},
-                       {"message", std::string(10'000, 'x')},
-                       {"details", Object{{"step", "mount"}, {"number", 3}}}}}});
+  node.send(Object{{"seq", request.at("seq")},
+                   {"error", Object{{"code", "disk_full"},
+                                    {"message", std::string(10'000, 'x')},
+                                    {"details", Object{{"step", "mount"}, {"number", 3}}}}}});
   co_await calls.join();
   EXPECT_EQ(out.error().code, ErrorCode::disk_full);
   EXPECT_EQ(out.error().message.size(), 4096U);
@@ -157,9 +156,9 @@ TEST_F(LocalEngineTest, errors_come_over_with_limits_and_statuses_are_checked) {
 Task<void> node_restarts(LocalEngine& engine, ScriptedNode& node, net::TaskGroup& calls) {
   engine.start();
   co_await node.greet();
-  node.send(Object{{"event", Object{{"type", "pulling"},
-                                    {"message", ""},
-                                    {"status", status("a", "starting")}}}});
+  node.send(
+      Object{{"event",
+              Object{{"type", "pulling"}, {"message", ""}, {"status", status("a", "starting")}}}});
   Result<Status> under_way;
   calls.spawn(get_into(engine, "a", under_way));
   const Object lost = co_await node.next();
@@ -259,10 +258,11 @@ Task<void> sends_spec(LocalEngine& engine, ScriptedNode& node, net::TaskGroup& c
   calls.spawn(create_into(engine, std::move(spec), out));
   const Object request = co_await node.next();
   const Object& sent = request.at("spec").as_object();
-  EXPECT_EQ(wire::json::serialize(sent),
-            R"({"id":"sbx-a","containers":[{"name":"main","image":"i","env":{"A":"1"},"user":"u"}],)"
-            R"("resources":{"millicpus":1,"memory_mb":2,"storage_mb":3,"pids":4},"network":"none",)"
-            R"("no_new_privileges":false,"always_pull":false,"registry":{"password":"p"}})");
+  EXPECT_EQ(
+      wire::json::serialize(sent),
+      R"({"id":"sbx-a","containers":[{"name":"main","image":"i","env":{"A":"1"},"user":"u"}],)"
+      R"("resources":{"millicpus":1,"memory_mb":2,"storage_mb":3,"pids":4},"network":"none",)"
+      R"("no_new_privileges":false,"always_pull":false,"registry":{"password":"p"}})");
   node.answer(request, status("sbx-a", "starting"));
   co_await calls.join();
   EXPECT_TRUE(out && out->state == State::starting);

@@ -13,10 +13,10 @@ using wire::json::Object;
 using wire::json::Reader;
 using wire::json::Value;
 
-constexpr size_t kIdLengthMax = 63;          // a DNS label
-constexpr size_t kNameLengthMax = 1024;      // an image reference, a host name
-constexpr size_t kMessageLengthMax = 4096;   // what a person still reads
-constexpr size_t kReasonLengthMax = 64;      // one of the API's words
+constexpr size_t kIdLengthMax = 63;         // a DNS label
+constexpr size_t kNameLengthMax = 1024;     // an image reference, a host name
+constexpr size_t kMessageLengthMax = 4096;  // what a person still reads
+constexpr size_t kReasonLengthMax = 64;     // one of the API's words
 constexpr size_t kDetailsMax = 16;
 constexpr size_t kConfigLengthMax = 256 * 1024;
 
@@ -107,9 +107,8 @@ Object spec_to_json(const model::SandboxSpec& spec) {
     for (const auto& [name, value] : container.environment) {
       environment[name] = value;
     }
-    Object object{{"name", container.name},
-                  {"image", container.image},
-                  {"env", std::move(environment)}};
+    Object object{
+        {"name", container.name}, {"image", container.image}, {"env", std::move(environment)}};
     if (container.user) {
       object["user"] = *container.user;
     }

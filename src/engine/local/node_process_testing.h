@@ -1,5 +1,5 @@
-// NodeProcess: a real sandbox-node with a state folder, name prefix, subnet and id range of its own,
-// for tests. Needs root, busybox (static) and the programs sandbox-node, sandbox-agent and
+// NodeProcess: a real sandbox-node with a state folder, name prefix, subnet and id range of its
+// own, for tests. Needs root, busybox (static) and the programs sandbox-node, sandbox-agent and
 // sandbox-image in the folder of the test program or in SANDBOX_TEST_PROGRAMS. Dies with the test.
 #pragma once
 
@@ -30,14 +30,22 @@ class NodeProcess {
   static base::Fd busybox_tar();
 
  private:
-  NodeProcess(std::string programs, std::string folder)
-      : programs_(std::move(programs)), folder_(std::move(folder)) {}
+  NodeProcess(std::string programs, std::string folder, int slot, base::Fd lock)
+      : programs_(std::move(programs)),
+        folder_(std::move(folder)),
+        slot_(slot),
+        lock_(std::move(lock)) {}
   static const char* testing_folder();
   bool spawn();
   void stop(int signal_number);
+  void clean_up() const;
+  [[nodiscard]] std::string prefix() const;
+  [[nodiscard]] uid_t id_base() const;
 
   std::string programs_;
   std::string folder_;
+  int slot_;  // names prefix, subnet and ids: several test programs run side by side
+  base::Fd lock_;
   pid_t pid_ = -1;
 };
 
