@@ -422,6 +422,9 @@ Task<void> Lifecycle::follow() {
     while (agrees && !cancellation->requested()) {
       const auto change = co_await context_.engine.next_change();
       if (!change) {
+        if (cancellation->requested()) {
+          co_return;
+        }
         context_.log.warning("the engine's changes were interrupted",
                              {{"error", change.error().message}});
         engine_answers_ = false;
