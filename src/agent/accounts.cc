@@ -149,15 +149,18 @@ Accounts::Accounts(std::string passwd_path, std::string group_path) {
 }
 
 bool Accounts::refresh(Source& source) {
-  struct stat now {};
+  struct stat now{};
   if (::stat(source.path.c_str(), &now) != 0 || !S_ISREG(now.st_mode)) {
     // A pipe or a device in its place would block or never end.
     now = {};
   }
   const auto key = [](const struct stat& s) {
-    return std::array<int64_t, 7>{static_cast<int64_t>(s.st_dev), static_cast<int64_t>(s.st_ino),
-                                  s.st_size,          s.st_mtim.tv_sec,
-                                  s.st_mtim.tv_nsec,  s.st_ctim.tv_sec,
+    return std::array<int64_t, 7>{static_cast<int64_t>(s.st_dev),
+                                  static_cast<int64_t>(s.st_ino),
+                                  s.st_size,
+                                  s.st_mtim.tv_sec,
+                                  s.st_mtim.tv_nsec,
+                                  s.st_ctim.tv_sec,
                                   s.st_ctim.tv_nsec};
   };
   if (key(now) == key(source.seen)) {

@@ -47,7 +47,7 @@ class Accounts {
  private:
   struct Source {
     std::string path;
-    struct stat seen {};
+    struct stat seen{};
     std::string text;
   };
   // True if the file changed since it was last looked at; its text is then read again.

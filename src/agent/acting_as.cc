@@ -26,8 +26,7 @@ ActingAs::ActingAs(const Identity& identity)
     return;
   }
   // The plain call: only this thread, without the C library's signal to others.
-  const long groups =
-      ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
+  const long groups = ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
   if (groups != 0 || !become(identity.uid, identity.gid)) {
     // Going on would act with root's rights. An id outside the sandbox's range was refused before.
     std::abort();

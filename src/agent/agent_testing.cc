@@ -58,8 +58,8 @@ void TestClient::send(std::string_view bytes) {
 }
 
 void TestClient::send(const Asked& asked) {
-  std::string head = base::cat(asked.method, " ", asked.target, " HTTP/1.1\r\nhost: agent\r\n",
-                               asked.headers);
+  std::string head =
+      base::cat(asked.method, " ", asked.target, " HTTP/1.1\r\nhost: agent\r\n", asked.headers);
   if (!asked.body.empty() || asked.method == "PUT" || asked.method == "POST") {
     head += base::cat("content-length: ", asked.body.size(), "\r\n");
   }

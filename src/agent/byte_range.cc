@@ -50,9 +50,7 @@ std::string http_date(int64_t seconds) {
   const sys_days day = floor<days>(time);
   const year_month_day date{day};
   const hh_mm_ss clock{time - day};
-  const auto two = [](int64_t number) {
-    return base::cat(number < 10 ? "0" : "", number);
-  };
+  const auto two = [](int64_t number) { return base::cat(number < 10 ? "0" : "", number); };
   return base::cat(kDays.at(weekday{day}.c_encoding()), ", ",
                    two(static_cast<unsigned>(date.day())), " ",
                    kMonths.at(static_cast<unsigned>(date.month()) - 1), " ",

@@ -34,9 +34,8 @@ constexpr int kExitKilled = 128 + SIGKILL;
 std::string errno_text(int number) { return base::errno_error(number, "").message.substr(2); }
 
 base::Error field_error(ErrorCode code, std::string_view field, std::string message) {
-  return base::Error{.code = code,
-                     .message = std::move(message),
-                     .details = {{"field", std::string(field)}}};
+  return base::Error{
+      .code = code, .message = std::move(message), .details = {{"field", std::string(field)}}};
 }
 
 }  // namespace
@@ -227,8 +226,7 @@ net::Task<void> CommandRun::end_tree() {
     if (steady_clock::now() >= kill_at) {
       tree_->signal(SIGKILL);
     }
-    [[maybe_unused]] const auto wake =
-        co_await agent_.loop.sleep_until(Deadline::after(kTreePoll));
+    [[maybe_unused]] const auto wake = co_await agent_.loop.sleep_until(Deadline::after(kTreePoll));
   }
 }
 
@@ -275,8 +273,8 @@ Result<RunOutcome> CommandRun::outcome() {
       outcome.exit_code = failure.errno_value == ENOENT || failure.errno_value == ENOTDIR
                               ? kExitNotFound
                               : kExitNotExecutable;
-      err_.store.add(base::cat("sandbox: ", request_.command ? "sh" : request_.argv.front(), ": ",
-                               why, "\n"));
+      err_.store.add(
+          base::cat("sandbox: ", request_.command ? "sh" : request_.argv.front(), ": ", why, "\n"));
       break;
     default:
       return base::fail(ErrorCode::agent_failed, "the command could not be started: ", why);

@@ -33,7 +33,7 @@ constexpr size_t kUnsizedBytesMax = 1024 * 1024;
 
 struct OpenedFile {
   base::Fd file;
-  struct stat status {};
+  struct stat status{};
   std::string content;  // of a file that does not tell its size
   [[nodiscard]] uint64_t size() const {
     return content.empty() ? static_cast<uint64_t>(status.st_size) : content.size();
@@ -177,8 +177,8 @@ net::Task<Result<void>> read_file(Agent& agent, net::Stream& client,
   add_metadata(head, opened.status);
   const std::string text = head.add_length(range.size).finish();
   const bool from_memory = !opened.content.empty();
-  const std::string_view content = std::string_view(opened.content).substr(
-      from_memory ? range.begin : 0, range.size);
+  const std::string_view content =
+      std::string_view(opened.content).substr(from_memory ? range.begin : 0, range.size);
   const bool head_only = request.method == "HEAD";
   CO_RETURN_IF_ERROR(co_await client.write_all(text, head_only ? "" : content, kWritePatience));
   if (head_only || from_memory) {

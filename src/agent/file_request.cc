@@ -54,8 +54,8 @@ Result<void> set_path(FileRequest& out, const Agent& agent, std::string value) {
   if (value.find('\0') != std::string::npos) {
     return path_error(ErrorCode::path_invalid, "'path' holds NUL");
   }
-  out.path = value.starts_with('/') ? std::move(value)
-                                    : base::cat(agent.config.workdir, "/", value);
+  out.path =
+      value.starts_with('/') ? std::move(value) : base::cat(agent.config.workdir, "/", value);
   return {};
 }
 

@@ -20,7 +20,7 @@ void write(const std::string& path, const std::string& text, mode_t mode = 0644)
 }
 
 struct stat status_of(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   EXPECT_EQ(::lstat(path.c_str(), &status), 0) << path;
   return status;
 }
@@ -56,12 +56,14 @@ TEST(Files, big_chunked_and_expected_bodies_arrive_whole) {
   EXPECT_EQ(agent.put("big", big).status, 200);
   EXPECT_TRUE(agent.get("big").body == big);
   TestClient client(agent.socket_path());
-  client.send("PUT /files?path=chunked HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
-              "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
+  client.send(
+      "PUT /files?path=chunked HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+      "3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n");
   EXPECT_EQ(client.receive().status, 200);
   EXPECT_EQ(agent.get("chunked").body, "abcde");
-  client.send("PUT /files?path=expected HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n"
-              "expect: 100-continue\r\n\r\n");
+  client.send(
+      "PUT /files?path=expected HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n"
+      "expect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.receive("HEAD").status, 100);
   client.send("xy");
   EXPECT_EQ(client.receive().status, 200);
@@ -71,7 +73,10 @@ TEST(Files, head_ranges_and_conditions) {
   const TestAgent agent;
   write(agent.folder() + "/f", "0123456789");
   const auto get = [&agent](std::string headers, std::string method = "GET") {
-    return agent.ask({.method = std::move(method), .target = "/files?path=f", .body = "", .headers = std::move(headers)});
+    return agent.ask({.method = std::move(method),
+                      .target = "/files?path=f",
+                      .body = "",
+                      .headers = std::move(headers)});
   };
   const Answer head = get("", "HEAD");
   EXPECT_EQ(head.header("content-length"), "10");
@@ -156,8 +161,10 @@ TEST(Files, a_full_disk_keeps_the_old_file_and_says_so) {
   EXPECT_EQ(full.error_code(), "disk_full");
   TestClient client(agent.socket_path());
   // Without a length it shows only while writing.
-  client.send(base::cat("PUT /files?path=small/new HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked"
-                        "\r\n\r\n7a1200\r\n", big, "\r\n0\r\n\r\n"));
+  client.send(
+      base::cat("PUT /files?path=small/new HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked"
+                "\r\n\r\n7a1200\r\n",
+                big, "\r\n0\r\n\r\n"));
   EXPECT_EQ(client.receive().error_code(), "disk_full");
   EXPECT_TRUE(read(small + "/keep") == old);
   EXPECT_EQ(entries(small), 1U);

@@ -20,9 +20,9 @@ constexpr uintptr_t kPageBytes = 4096;
 void release_memory() {
   ::malloc_trim(0);
   // Only whole pages of constants and code: they are never written, so nothing is lost.
-  const auto begin = reinterpret_cast<uintptr_t>(&__executable_start);  // NOLINT
+  const auto begin = reinterpret_cast<uintptr_t>(&__executable_start);       // NOLINT
   const auto end = reinterpret_cast<uintptr_t>(&etext) & ~(kPageBytes - 1);  // NOLINT
-  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);  // NOLINT
+  ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);     // NOLINT
 }
 
 }  // namespace

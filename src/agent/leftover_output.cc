@@ -24,8 +24,8 @@ void LeftoverOutput::take(base::Fd pipe) {
 }
 
 void LeftoverOutput::discard(int number) {
-  const ssize_t count = ::splice(number, nullptr, null_device_, nullptr, kDiscardBytesPerTurn,
-                                 SPLICE_F_NONBLOCK);
+  const ssize_t count =
+      ::splice(number, nullptr, null_device_, nullptr, kDiscardBytesPerTurn, SPLICE_F_NONBLOCK);
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
     loop_.forget(number);
     pipes_.erase(number);

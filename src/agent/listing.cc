@@ -55,8 +55,8 @@ std::string_view type_name(mode_t mode) {
 std::string octal(mode_t mode) {
   constexpr mode_t kPermissions = 07777;
   std::array<char, 8> digits{};
-  const auto end = std::to_chars(digits.data(), digits.data() + digits.size(),
-                                 mode & kPermissions, 8);
+  const auto end =
+      std::to_chars(digits.data(), digits.data() + digits.size(), mode & kPermissions, 8);
   const std::string text(digits.data(), end.ptr);
   return std::string(4 - std::min<size_t>(4, text.size()), '0') + text;
 }
@@ -67,8 +67,7 @@ std::string modified_at(const struct stat& status) {
   constexpr int64_t kMsPerSecond = 1000;
   constexpr int64_t kNsPerMs = 1'000'000;
   const int64_t seconds = std::clamp<int64_t>(status.st_mtim.tv_sec, 0, kSecondsMax);
-  return base::rfc3339(
-      base::from_ms(seconds * kMsPerSecond + status.st_mtim.tv_nsec / kNsPerMs));
+  return base::rfc3339(base::from_ms(seconds * kMsPerSecond + status.st_mtim.tv_nsec / kNsPerMs));
 }
 
 // Walks the tree depth first; each next() call runs as the acting user and does not suspend.
@@ -116,7 +115,7 @@ class Lister {
 
   void append_entry(std::string& out, const std::string& name) {
     const int folder = ::dirfd(levels_.back().folder.get());
-    struct stat status {};
+    struct stat status{};
     if (::fstatat(folder, name.c_str(), &status, AT_SYMLINK_NOFOLLOW) != 0) {
       return;  // gone since it was read
     }
@@ -149,9 +148,9 @@ class Lister {
   static void append_target(std::string& out, int folder, const std::string& name,
                             const struct stat& status) {
     std::array<char, PATH_MAX> target;
-    const ssize_t size = S_ISLNK(status.st_mode) ? ::readlinkat(folder, name.c_str(),
-                                                                target.data(), target.size())
-                                                 : -1;
+    const ssize_t size = S_ISLNK(status.st_mode)
+                             ? ::readlinkat(folder, name.c_str(), target.data(), target.size())
+                             : -1;
     if (size < 0) {
       out += "null";
       return;

@@ -15,8 +15,7 @@ Result<base::Fd> open_path(int folder, const std::string& path, int flags) {
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.resolve = RESOLVE_NO_MAGICLINKS;
   for (;;) {
-    base::Fd file(
-        static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how)));
+    base::Fd file(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how)));
     if (file) {
       return file;
     }

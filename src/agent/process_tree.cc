@@ -150,8 +150,9 @@ bool ProcessTrees::populated(const base::Fd& events) {
   std::array<char, 256> text{};
   const ssize_t size = ::pread(events.get(), text.data(), text.size(), 0);
   // An answer that cannot be read must not let a used group be used again.
-  return size <= 0 || std::string_view(text.data(), static_cast<size_t>(size))
-                              .find("populated 0") == std::string_view::npos;
+  return size <= 0 ||
+         std::string_view(text.data(), static_cast<size_t>(size)).find("populated 0") ==
+             std::string_view::npos;
 }
 
 bool ProcessTrees::make_group(Group& group) {
@@ -159,8 +160,8 @@ bool ProcessTrees::make_group(Group& group) {
   if (::mkdirat(folder_.get(), group.name.c_str(), 0755) != 0 && errno != EEXIST) {
     return false;
   }
-  group.folder = base::Fd(
-      ::openat(folder_.get(), group.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  group.folder =
+      base::Fd(::openat(folder_.get(), group.name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   group.events = base::Fd(::openat(group.folder.get(), "cgroup.events", O_RDONLY | O_CLOEXEC));
   return group.folder.valid() && group.events.valid();
 }

@@ -106,8 +106,8 @@ TEST(ProcessTree, a_signal_reaches_daemons_with_and_without_cgroups) {
     Spawner spawner;
     auto tree = trees.make();
     EXPECT_EQ(tree->cgroup() >= 0, with_cgroup);
-    const auto command =
-        start(spawner, *tree, "(setsid sh -c 'trap \"\" TERM; sleep 600; sleep 600' &) ; wait; exit 0");
+    const auto command = start(
+        spawner, *tree, "(setsid sh -c 'trap \"\" TERM; sleep 600; sleep 600' &) ; wait; exit 0");
     wait_for(command->pid());
     EXPECT_FALSE(tree->empty());
     EXPECT_TRUE(eventually([&] {

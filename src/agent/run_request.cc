@@ -50,7 +50,8 @@ Result<void> check_program(const RunRequest& request, bool has_argv) {
   return {};
 }
 
-Result<OutputEncoding> parse_encoding(std::string_view name, const std::optional<std::string>& text) {
+Result<OutputEncoding> parse_encoding(std::string_view name,
+                                      const std::optional<std::string>& text) {
   if (!text || *text == "utf8") {
     return OutputEncoding::utf8;
   }

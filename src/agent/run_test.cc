@@ -66,18 +66,19 @@ TEST(Run, drops_what_a_background_child_writes_later_without_stopping_it) {
       "touch finished) & exit 0");
   EXPECT_EQ(text_of(answer, "stdout"), "");
   EXPECT_EQ(exit_code(agent.shell("touch go")), 0);
-  EXPECT_TRUE(eventually([&] { return ::access((agent.folder() + "/finished").c_str(), F_OK) == 0; }));
+  EXPECT_TRUE(
+      eventually([&] { return ::access((agent.folder() + "/finished").c_str(), F_OK) == 0; }));
 }
 
 // EX-02
 TEST(Run, a_timeout_ends_the_whole_tree_but_no_server_of_an_earlier_command) {
   const TestAgent agent;
-  [[maybe_unused]] const Object first =
-      agent.shell("setsid sleep 600 & echo $! > old; exit 0");
+  [[maybe_unused]] const Object first = agent.shell("setsid sleep 600 & echo $! > old; exit 0");
   const pid_t old = read_pid(agent, "old");
-  const Object answer = agent.run(
-      R"({"timeout_sec":0.3,"command":"sleep 600 & echo $! > a; setsid sh -c 'echo $$ > b; sleep 600' & )"
-      R"((trap '' TERM; sleep 600 & echo $! > c; wait; sleep 600) & wait"})");
+  const Object answer =
+      agent.run(R"({"timeout_sec":0.3,"command":"sleep 600 & echo $! > a; )"
+                R"(setsid sh -c 'echo $$ > b; sleep 600' & )"
+                R"((trap '' TERM; sleep 600 & echo $! > c; wait; sleep 600) & wait"})");
   EXPECT_EQ(exit_code(answer), 124);
   EXPECT_TRUE(answer.at("timed_out").as_bool());
   for (const char* name : {"a", "b", "c"}) {
@@ -115,15 +116,14 @@ TEST(Run, a_big_output_is_whole_also_with_a_quick_exit) {
   Sha256 hash;
   hash.add(out);
   // seq 1 2000000 | sha256sum
-  EXPECT_EQ(hash.finish(),
-            "d2d7c0abc3eb76d91b0b5a2702e92a9f2908269c9c1b3604bdfe2521c71d6274");
+  EXPECT_EQ(hash.finish(), "d2d7c0abc3eb76d91b0b5a2702e92a9f2908269c9c1b3604bdfe2521c71d6274");
   EXPECT_FALSE(answer.at("truncated").as_bool());
 }
 
 TEST(Run, past_the_limit_the_small_stream_is_whole_and_the_big_one_is_cut_in_the_middle) {
   const TestAgent agent;
-  const Object answer = agent.shell(
-      "echo error >&2; echo begin; head -c 40000000 /dev/zero | tr '\\0' x; echo end");
+  const Object answer =
+      agent.shell("echo error >&2; echo begin; head -c 40000000 /dev/zero | tr '\\0' x; echo end");
   const std::string out = text_of(answer, "stdout");
   EXPECT_EQ(text_of(answer, "stderr"), "error\n");
   EXPECT_EQ(out.size(), kOutputBytesMax - 6);
@@ -143,7 +143,8 @@ TEST(Run, a_character_cut_between_writes_stays_whole) {
       "printf '\\360\\237' >&2; sleep 0.05; printf '\\231\\202' >&2");
   EXPECT_EQ(text_of(cut, "stdout"), "€\n");
   EXPECT_EQ(text_of(cut, "stderr"), "🙂");
-  const Object lines = agent.shell("yes '─' | tr -d '\\n' | head -c 3000000 | dd bs=4095 2>/dev/null");
+  const Object lines =
+      agent.shell("yes '─' | tr -d '\\n' | head -c 3000000 | dd bs=4095 2>/dev/null");
   const std::string text = text_of(lines, "stdout");
   EXPECT_EQ(text.size(), 3'000'000U);
   EXPECT_EQ(text.find("\uFFFD"), std::string::npos);
@@ -155,8 +156,7 @@ TEST(Run, base64_gives_the_bytes_themselves) {
   const TestAgent agent;
   const Object small = agent.run(R"({"command":"printf 'a\\377'","encoding":"base64"})");
   EXPECT_EQ(text_of(small, "stdout"), "Yf8=");
-  const Object big =
-      agent.run(R"({"command":"head -c 200000 /dev/zero","encoding":"base64"})");
+  const Object big = agent.run(R"({"command":"head -c 200000 /dev/zero","encoding":"base64"})");
   EXPECT_EQ(base::decode_base64(text_of(big, "stdout")), std::string(200'000, '\0'));
 }
 
@@ -168,9 +168,9 @@ TEST(Run, death_by_signal_is_never_success) {
     int code;
     const char* signal;
   };
-  for (const Row& row : {Row{"kill -9 $$", 137, "KILL"}, Row{"kill -SEGV $$", 139, "SEGV"},
-                         Row{"kill -TERM $$", 143, "TERM"}, Row{"exit 300", 44, ""},
-                         Row{"exit 255", 255, ""}}) {
+  for (const Row& row :
+       {Row{"kill -9 $$", 137, "KILL"}, Row{"kill -SEGV $$", 139, "SEGV"},
+        Row{"kill -TERM $$", 143, "TERM"}, Row{"exit 300", 44, ""}, Row{"exit 255", 255, ""}}) {
     const Object answer = agent.shell(row.command);
     EXPECT_EQ(exit_code(answer), row.code) << row.command;
     EXPECT_EQ(text_of(answer, "signal"), row.signal) << row.command;
@@ -234,9 +234,10 @@ TEST(Run, values_of_the_environment_pass_as_they_are) {
 
 TEST(Run, bad_names_of_the_environment_are_refused_by_name) {
   const TestAgent agent;
-  for (const char* body : {R"({"argv":["true"],"env":{"":"x"}})", R"({"argv":["true"],"env":{"A=B":"x"}})",
-                           R"({"argv":["true"],"env":{"A\u0000":"x"}})",
-                           R"({"argv":["true"],"env":{"A":"x\u0000"}})"}) {
+  for (const char* body :
+       {R"({"argv":["true"],"env":{"":"x"}})", R"({"argv":["true"],"env":{"A=B":"x"}})",
+        R"({"argv":["true"],"env":{"A\u0000":"x"}})",
+        R"({"argv":["true"],"env":{"A":"x\u0000"}})"}) {
     const Answer answer = post_run(agent, body);
     EXPECT_EQ(answer.status, 422) << body;
     EXPECT_EQ(answer.error_code(), "invalid_field");
@@ -250,8 +251,8 @@ TEST(Run, a_bad_working_folder_has_its_own_error) {
   for (const std::string& cwd : {std::string("/nope"), std::string("/etc/passwd"),
                                  std::string("relative/none"), agent.folder() + "/closed",
                                  std::string("/proc/self/fd/0"), std::string("/proc/self/cwd")}) {
-    const Answer answer = post_run(
-        agent, base::cat(R"({"argv":["true"],"user":"4711","cwd":)", json_text(cwd), "}"));
+    const Answer answer =
+        post_run(agent, base::cat(R"({"argv":["true"],"user":"4711","cwd":)", json_text(cwd), "}"));
     EXPECT_EQ(answer.status, 422) << cwd;
     EXPECT_EQ(answer.error_code(), "cwd_invalid") << cwd;
     EXPECT_NE(answer.body.find(cwd), std::string::npos);
@@ -279,11 +280,11 @@ TEST(Run, an_argument_above_the_kernels_limit_is_named_and_a_script_is_not_limit
   EXPECT_EQ(many_ones.status, 422);
   EXPECT_NE(many_ones.body.find("argument list too long"), std::string::npos);
   const std::string lines(1024 * 1024, 'k');
-  const Object script = agent.run(
-      base::cat(R"({"stdin":"input","command":)",
-                json_text(base::cat("cat > f <<'EOF'\n", lines,
-                                 "\nEOF\nwc -c < f; cat; echo; echo $0 $#; ls /proc/self/fd | wc -l")),
-                "}"));
+  const Object script = agent.run(base::cat(
+      R"({"stdin":"input","command":)",
+      json_text(base::cat("cat > f <<'EOF'\n", lines,
+                          "\nEOF\nwc -c < f; cat; echo; echo $0 $#; ls /proc/self/fd | wc -l")),
+      "}"));
   // ls itself has one more open.
   EXPECT_EQ(text_of(script, "stdout"), "1048577\ninput\nsh 0\n4\n") << text_of(script, "stderr");
 }
@@ -292,9 +293,7 @@ TEST(Run, an_argument_above_the_kernels_limit_is_named_and_a_script_is_not_limit
 TEST(Run, orphans_are_reaped) {
   const TestAgent agent;
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(exit_code(agent.shell(
-                  "for i in $(seq 1 100); do (sleep 0.01 &); done; exit 0")),
-              0);
+    EXPECT_EQ(exit_code(agent.shell("for i in $(seq 1 100); do (sleep 0.01 &); done; exit 0")), 0);
   }
   const std::string count =
       base::cat("cat /proc/[0-9]*/stat 2>/dev/null | grep -c ') Z ", ::getpid(), " '");
@@ -303,11 +302,12 @@ TEST(Run, orphans_are_reaped) {
 
 TEST(Run, a_command_has_the_users_ids_home_and_no_rights_of_the_agent) {
   const TestAgent agent;
-  const Object ids = agent.run(
-      R"({"user":"4711:4712","command":"id -u; id -g; id -G; echo $HOME; umask"})");
+  const Object ids =
+      agent.run(R"({"user":"4711:4712","command":"id -u; id -g; id -G; echo $HOME; umask"})");
   EXPECT_EQ(text_of(ids, "stdout"), "4711\n4712\n4712\n/\n0022\n");
-  const Object rights = agent.run(
-      R"({"user":"4711","command":"grep -E 'Cap(Inh|Prm|Eff|Amb)|SigBlk|SigIgn' /proc/self/status"})");
+  const Object rights =
+      agent.run(R"({"user":"4711","command":"grep -E 'Cap(Inh|Prm|Eff|Amb)|Sig(Blk|Ign)' )"
+                R"(/proc/self/status"})");
   for (const std::string_view line : base::split(base::trim(text_of(rights, "stdout")), '\n')) {
     EXPECT_TRUE(line.empty() || line.ends_with("\t0000000000000000")) << line;
   }
@@ -324,18 +324,17 @@ TEST(Run, what_is_not_documented_is_refused) {
     int status;
     const char* code;
   };
-  for (const Row& row : {Row{"{", 400, "malformed"}, Row{"[]", 400, "malformed"},
-                         Row{"{}", 422, "missing_field"},
-                         Row{R"({"argv":[]})", 422, "invalid_field"},
-                         Row{R"({"argv":["a\u0000b"]})", 422, "invalid_field"},
-                         Row{R"({"argv":["a"],"command":"b"})", 422, "invalid_field"},
-                         Row{R"({"argv":["a"],"x":1})", 422, "unknown_field"},
-                         Row{R"({"argv":"a"})", 422, "invalid_field"},
-                         Row{R"({"argv":["a"],"timeout_sec":0})", 422, "invalid_field"},
-                         Row{R"({"argv":["a"],"encoding":"latin1"})", 422, "invalid_field"},
-                         Row{R"({"argv":["a"],"stdin":"?","stdin_encoding":"base64"})", 422,
-                             "invalid_field"},
-                         Row{R"({"argv":["a"],"user":"no-such-user"})", 422, "user_unknown"}}) {
+  for (const Row& row :
+       {Row{"{", 400, "malformed"}, Row{"[]", 400, "malformed"}, Row{"{}", 422, "missing_field"},
+        Row{R"({"argv":[]})", 422, "invalid_field"},
+        Row{R"({"argv":["a\u0000b"]})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"command":"b"})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"x":1})", 422, "unknown_field"},
+        Row{R"({"argv":"a"})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"timeout_sec":0})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"encoding":"latin1"})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"stdin":"?","stdin_encoding":"base64"})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"user":"no-such-user"})", 422, "user_unknown"}}) {
     const Answer answer = post_run(agent, row.body);
     EXPECT_EQ(answer.status, row.status) << row.body;
     EXPECT_EQ(answer.error_code(), row.code) << row.body;
@@ -346,9 +345,11 @@ TEST(Run, a_connection_serves_one_command_after_another_and_names_the_request) {
   const TestAgent agent;
   TestClient client(agent.socket_path());
   for (int i = 0; i < 3; ++i) {
-    client.send({.method = "POST", .target = "/run", .body = R"({"argv":["true"]})", .headers = ""});
+    client.send(
+        {.method = "POST", .target = "/run", .body = R"({"argv":["true"]})", .headers = ""});
     EXPECT_EQ(client.receive().status, 200);
-    client.send({.method = "POST", .target = "/run", .body = "{}", .headers = "x-request-id: r7\r\n"});
+    client.send(
+        {.method = "POST", .target = "/run", .body = "{}", .headers = "x-request-id: r7\r\n"});
     EXPECT_NE(client.receive().body.find("\"request_id\":\"r7\""), std::string::npos);
   }
 }

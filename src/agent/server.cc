@@ -29,9 +29,8 @@ constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 // Documented routes that are not built yet.
 bool is_planned(const Request& request) {
   constexpr std::string_view kPlanned[] = {"/exec", "/sessions", "/terminal", "/files/"};
-  return std::ranges::any_of(kPlanned, [&](std::string_view prefix) {
-           return request.path.starts_with(prefix);
-         }) ||
+  return std::ranges::any_of(
+             kPlanned, [&](std::string_view prefix) { return request.path.starts_with(prefix); }) ||
          (request.path == "/files" && request.method == "DELETE");
 }
 

@@ -73,8 +73,8 @@ long attach_descriptors(const ChildPlan& plan) noexcept {
 }
 
 long become(const ChildPlan& plan) noexcept {
-  long result = raw_call(SYS_setgroups, static_cast<long>(plan.group_count),
-                         raw_address(plan.groups));
+  long result =
+      raw_call(SYS_setgroups, static_cast<long>(plan.group_count), raw_address(plan.groups));
   result = result < 0 ? result : raw_call(SYS_setresgid, plan.gid, plan.gid, plan.gid);
   return result < 0 ? result : raw_call(SYS_setresuid, plan.uid, plan.uid, plan.uid);
 }
@@ -84,8 +84,8 @@ long enter_folder(const ChildPlan& plan) noexcept {
   open_how how{};
   how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
   how.resolve = RESOLVE_NO_MAGICLINKS;
-  const long folder = raw_call(SYS_openat2, AT_FDCWD, raw_address(plan.cwd), raw_address(&how),
-                               sizeof how);
+  const long folder =
+      raw_call(SYS_openat2, AT_FDCWD, raw_address(plan.cwd), raw_address(&how), sizeof how);
   return folder < 0 ? folder : raw_call(SYS_fchdir, folder);
 }
 

@@ -82,8 +82,7 @@ Result<Upload::Target> Upload::find_target(const FileRequest& request) {
       return std::unexpected(file_error(EISDIR, request.path));
     }
     std::array<char, PATH_MAX> link;
-    const ssize_t size =
-        ::readlinkat(folder.get(), split.name.c_str(), link.data(), link.size());
+    const ssize_t size = ::readlinkat(folder.get(), split.name.c_str(), link.data(), link.size());
     if (size < 0) {
       // Not a link, or nothing there yet; a name the kernel refuses is refused at its use.
       return Target{.folder = std::move(folder), .name = split.name};
@@ -96,7 +95,7 @@ Result<Upload::Target> Upload::find_target(const FileRequest& request) {
 
 Result<void> Upload::check_target(const FileRequest& request, const Target& target,
                                   Upload& upload) {
-  struct stat status {};
+  struct stat status{};
   const bool exists =
       ::fstatat(target.folder.get(), target.name.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0;
   if (!exists && errno != ENOENT) {
@@ -108,9 +107,9 @@ Result<void> Upload::check_target(const FileRequest& request, const Target& targ
   if (exists && !S_ISREG(status.st_mode)) {
     return std::unexpected(file_error(ENXIO, request.path));
   }
-  const int access =
-      exists ? ::faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS)
-             : ::faccessat(target.folder.get(), ".", W_OK | X_OK, AT_EACCESS);
+  const int access = exists
+                         ? ::faccessat(target.folder.get(), target.name.c_str(), W_OK, AT_EACCESS)
+                         : ::faccessat(target.folder.get(), ".", W_OK | X_OK, AT_EACCESS);
   if (access != 0) {
     return std::unexpected(file_error(errno, request.path));
   }
@@ -123,8 +122,8 @@ Result<void> Upload::check_target(const FileRequest& request, const Target& targ
     return denied(request.path);
   }
   upload.owner_ = exists && !request.owner ? status.st_uid : new_owner;
-  upload.group_ = request.owner ? request.owner->gid
-                                : (exists ? status.st_gid : request.acting.gid);
+  upload.group_ =
+      request.owner ? request.owner->gid : (exists ? status.st_gid : request.acting.gid);
   // What writing to the file would do: set-user-id does not survive another's bytes.
   const mode_t kept = status.st_mode & (root ? kPermissions : kWithoutSetId);
   upload.mode_ = request.mode.value_or(exists ? kept : kNewFileMode);
@@ -139,7 +138,7 @@ Result<Upload> Upload::begin(const FileRequest& request, uint64_t size_hint) {
     ASSIGN_OR_RETURN(upload.target_, find_target(request));
     RETURN_IF_ERROR(check_target(request, upload.target_, upload));
   }
-  struct statvfs space {};
+  struct statvfs space{};
   if (::fstatvfs(upload.target_.folder.get(), &space) == 0 && space.f_blocks > 0 &&
       size_hint / space.f_frsize > space.f_bavail) {
     return std::unexpected(file_error(ENOSPC, request.path));

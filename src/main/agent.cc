@@ -1,4 +1,6 @@
 // sandbox-agent: PID 1 of a sandbox. See api/agent-protocol.md for how it is started.
+#include "agent/agent.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/close_range.h>
@@ -11,7 +13,6 @@
 #include <cstring>
 #include <string_view>
 
-#include "agent/agent.h"
 #include "agent/server.h"
 #include "base/log.h"
 #include "base/sys.h"
