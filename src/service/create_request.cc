@@ -169,13 +169,19 @@ Result<int64_t> read_seconds(Reader& reader, std::string_view name, int64_t most
   return value.value_or(most);
 }
 
+// No blank, no control character: neither is in any name of a passwd file.
+bool is_user_char(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return byte > 0x20 && byte != 0x7F;
+}
+
 Result<void> read_process_defaults(Reader& reader, model::ContainerSpec& container) {
   ASSIGN_OR_RETURN(auto environment, reader.optional<model::EnvironmentMap>("env"));
   ASSIGN_OR_RETURN(container.environment,
                    check_environment(std::move(environment).value_or(model::EnvironmentMap{})));
   ASSIGN_OR_RETURN(container.user, reader.optional<std::string>("user"));
   if (container.user && (container.user->empty() || container.user->size() > kUserBytesMax ||
-                         has_nul(*container.user))) {
+                         !std::ranges::all_of(*container.user, is_user_char))) {
     return fail_field("user", "'user' must be a name or number, optionally ':' and a group");
   }
   ASSIGN_OR_RETURN(container.workdir, reader.optional<std::string>("workdir"));
