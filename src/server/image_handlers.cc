@@ -1,7 +1,7 @@
 #include <errno.h>
 #include <unistd.h>
 
-#include <unistd.h>
+#include <algorithm>
 
 #include "base/sys.h"
 #include "server/answers_json.h"
@@ -106,16 +106,46 @@ Task<Result<void>> follow_pull(Application& application, Exchange& exchange, std
   co_return Result<void>{};
 }
 
+// Newest first; equal times by name, so that the order is whole.
+bool is_listed_before(const service::ImageInfo& a, const service::ImageInfo& b) {
+  return a.created_ms != b.created_ms ? a.created_ms > b.created_ms : a.name < b.name;
+}
+
+// "created_ms:name" of the last image of a page: the next page begins behind it, whatever has been
+// added or removed since.
+Result<service::ImageInfo> parse_image_cursor(std::string_view cursor) {
+  const size_t colon = cursor.find(':');
+  const auto created = base::parse_number<int64_t>(cursor.substr(0, colon));
+  if (colon == std::string_view::npos || !created) {
+    return base::fail_field("cursor", "'cursor' is not one that a list answered with");
+  }
+  return service::ImageInfo{.name = std::string(cursor.substr(colon + 1)), .created_ms = *created};
+}
+
 }  // namespace
 
 Task<Result<void>> list_images(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
-  CO_ASSIGN_OR_RETURN(const auto images, co_await application.images.list());
-  wire::json::Array items;
-  for (const service::ImageInfo& image : images) {
-    items.push_back(image_json(image));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"limit", "cursor"}));
+  CO_ASSIGN_OR_RETURN(const int64_t limit,
+                      exchange.integer_parameter("limit", 1, kListMax, kListDefault));
+  CO_ASSIGN_OR_RETURN(const auto cursor, exchange.request().parameter("cursor"));
+  CO_ASSIGN_OR_RETURN(auto images, co_await application.images.list());
+  std::ranges::sort(images, is_listed_before);
+  auto first = images.cbegin();
+  if (cursor) {
+    CO_ASSIGN_OR_RETURN(const auto last, parse_image_cursor(*cursor));
+    first = std::ranges::upper_bound(images, last, is_listed_before);
   }
-  co_return co_await exchange.answer_json(200, list_body(std::move(items), ""));
+  wire::json::Array items;
+  std::string next_cursor;
+  for (auto image = first; image != images.cend(); ++image) {
+    if (static_cast<int64_t>(items.size()) == limit) {
+      next_cursor = base::cat(std::prev(image)->created_ms, ":", std::prev(image)->name);
+      break;
+    }
+    items.push_back(image_json(*image));
+  }
+  co_return co_await exchange.answer_json(200, list_body(std::move(items), next_cursor));
 }
 
 Task<Result<void>> post_image(Application& application, Exchange& exchange) {

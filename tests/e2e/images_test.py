@@ -202,6 +202,23 @@ def test_gc_removes_what_nobody_uses(api, registry, demo_layer):
             api.instance.request("POST", "/images?name=debian-demo", tar, 300)
 
 
+def test_list_comes_in_pages_without_loss_or_repeat(api, registry, demo_layer):
+    for number in range(2):
+        registry.push(f"test/page:{number}", [demo_layer], {"Labels": {"n": str(number)}})
+        assert pull(api, f"{registry.host}/test/page:{number}")["state"] == "succeeded"
+    whole = [row["name"] for row in api.get("/images").json()["items"]]
+    names, cursor = [], ""
+    while cursor is not None:
+        page = api.get(f"/images?limit=1&cursor={urllib.parse.quote(cursor)}" if cursor
+                       else "/images?limit=1").json()
+        assert len(page["items"]) == 1
+        names.append(page["items"][0]["name"])
+        cursor = page["next_cursor"]
+    assert names == whole and len(names) >= 2
+    assert error_of(api.get("/images?cursor=nonsense")) == (422, "invalid_field")
+    assert error_of(api.get("/images?limit=0")) == (422, "invalid_field")
+
+
 def test_openapi_names_the_image_routes(api):
     document = json.loads(api.get("/openapi.json").text)
     assert {"/images", "/images/{name}", "/images/gc"} <= set(document["paths"])
