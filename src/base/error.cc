@@ -62,9 +62,7 @@ constexpr auto kCodes = std::to_array<CodeRow>({
     {io, "io", 500},
 });
 
-const CodeRow& row(ErrorCode code) {
-  return *std::ranges::find(kCodes, code, &CodeRow::code);
-}
+const CodeRow& row(ErrorCode code) { return *std::ranges::find(kCodes, code, &CodeRow::code); }
 
 }  // namespace
 

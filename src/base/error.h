@@ -115,23 +115,23 @@ Result<T> with_context(Result<T> result, std::string_view context) {
 #define BASE_CONCAT_(a, b) a##b
 #define BASE_CONCAT(a, b) BASE_CONCAT_(a, b)
 // RETURN_IF_ERROR(expr): leaves the function with expr's error.
-#define RETURN_IF_ERROR(expr)                                   \
-  do {                                                          \
-    if (auto status_ = (expr); !status_) {                      \
-      return std::unexpected(std::move(status_).error());       \
-    }                                                           \
+#define RETURN_IF_ERROR(expr)                             \
+  do {                                                    \
+    if (auto status_ = (expr); !status_) {                \
+      return std::unexpected(std::move(status_).error()); \
+    }                                                     \
   } while (false)
-#define CO_RETURN_IF_ERROR(expr)                                \
-  do {                                                          \
-    if (auto status_ = (expr); !status_) {                      \
-      co_return std::unexpected(std::move(status_).error());    \
-    }                                                           \
+#define CO_RETURN_IF_ERROR(expr)                             \
+  do {                                                       \
+    if (auto status_ = (expr); !status_) {                   \
+      co_return std::unexpected(std::move(status_).error()); \
+    }                                                        \
   } while (false)
-#define ASSIGN_OR_RETURN_(tmp, decl, expr, ret)                 \
-  auto tmp = (expr);                                            \
-  if (!tmp) {                                                   \
-    ret std::unexpected(std::move(tmp).error());                \
-  }                                                             \
+#define ASSIGN_OR_RETURN_(tmp, decl, expr, ret)  \
+  auto tmp = (expr);                             \
+  if (!tmp) {                                    \
+    ret std::unexpected(std::move(tmp).error()); \
+  }                                              \
   decl = std::move(*tmp)
 // ASSIGN_OR_RETURN(auto fd, open(...)); in a coroutine CO_ASSIGN_OR_RETURN.
 #define ASSIGN_OR_RETURN(decl, expr) \

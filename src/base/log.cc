@@ -92,8 +92,7 @@ void Log::error(std::string_view message, std::initializer_list<LogField> fields
   write(LogLevel::error, message, fields);
 }
 
-void Log::write(LogLevel level, std::string_view message,
-                std::initializer_list<LogField> fields) {
+void Log::write(LogLevel level, std::string_view message, std::initializer_list<LogField> fields) {
   if (level < least_) {
     return;
   }

@@ -31,8 +31,7 @@ auto retry(Call call) {
   }
 }
 
-Result<Fd> open_how(int folder, const std::string& path, int flags, mode_t mode,
-                    uint64_t resolve) {
+Result<Fd> open_how(int folder, const std::string& path, int flags, mode_t mode, uint64_t resolve) {
   struct open_how how{};
   how.flags = static_cast<uint64_t>(flags | O_CLOEXEC);
   how.mode = mode;

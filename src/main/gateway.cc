@@ -39,9 +39,9 @@ constexpr std::string_view kUsage =
 Each flag can be given as an environment variable: --node-socket is SANDBOX_GATEWAY_NODE_SOCKET.
 )";
 
-constexpr std::array kFaultPoints{
-    "gateway.create.before_insert", "gateway.create.after_insert", "gateway.create.after_engine",
-    "gateway.delete.before_store",  "gateway.delete.after_store",  "gateway.delete.after_engine"};
+constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.create.after_insert",
+                                  "gateway.create.after_engine",  "gateway.delete.before_store",
+                                  "gateway.delete.after_store",   "gateway.delete.after_engine"};
 
 // Requests that run when the process is told to stop have this long to end.
 constexpr std::chrono::seconds kStopPatience{10};
@@ -181,8 +181,8 @@ struct Gateway {
         access(std::move(known)),
         pool(loop, 1),
         engine(loop,
-               {.node_socket = given.node_socket.empty() ? places.run + "/node.sock"
-                                                         : given.node_socket,
+               {.node_socket =
+                    given.node_socket.empty() ? places.run + "/node.sock" : given.node_socket,
                 .sandboxes_folder = places.run + "/sandboxes"},
                log),
         journal(loop, pool, *store, log),
@@ -291,8 +291,7 @@ Result<bool> run_gateway(const Options& options) {
   base::KernelRandom random;
   base::RealClock clock;
   ASSIGN_OR_RETURN(auto store, store::Store::open(places.data + "/gateway.db"));
-  RETURN_IF_ERROR(
-      service::make_admin_token(*store, places.data + "/admin.token", random, clock));
+  RETURN_IF_ERROR(service::make_admin_token(*store, places.data + "/admin.token", random, clock));
   ASSIGN_OR_RETURN(auto access, service::load_access(*store, clock));
   ASSIGN_OR_RETURN(auto box, service::SecretBox::open(places.data + "/secret.key", random));
   ASSIGN_OR_RETURN(const bool host_restarted, note_boot(places.data));

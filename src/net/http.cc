@@ -83,9 +83,8 @@ Task<Result<wire::http::Response>> HttpReader::read_response(std::string_view me
     const auto left = std::chrono::duration_cast<base::Milliseconds>(
         deadline.is_never() ? std::chrono::hours(1)
                             : deadline.time() - std::chrono::steady_clock::now());
-    CO_ASSIGN_OR_RETURN(
-        const auto head,
-        co_await read_head(deadline, std::max(left, base::Milliseconds(1000))));
+    CO_ASSIGN_OR_RETURN(const auto head,
+                        co_await read_head(deadline, std::max(left, base::Milliseconds(1000))));
     if (!head) {
       co_return base::fail(ErrorCode::connection_closed, "the peer closed before it answered");
     }

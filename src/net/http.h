@@ -56,8 +56,7 @@ class HttpReader {
 // Writes one message: head, then body bytes framed as the head said.
 class HttpWriter {
  public:
-  HttpWriter(Stream& stream, base::Milliseconds patience)
-      : stream_(stream), patience_(patience) {}
+  HttpWriter(Stream& stream, base::Milliseconds patience) : stream_(stream), patience_(patience) {}
 
   // Head and whole body at once.
   Task<Result<void>> write_message(std::string head, std::string_view body);

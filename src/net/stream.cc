@@ -122,9 +122,8 @@ Task<Result<uint64_t>> copy_bytes(Stream& from, Stream& to, uint64_t bytes,
   uint64_t moved = 0;
   while (moved < bytes) {
     const auto room = static_cast<size_t>(std::min<uint64_t>(buffer.size(), bytes - moved));
-    CO_ASSIGN_OR_RETURN(
-        const size_t count,
-        co_await from.read_some(std::span(buffer).first(room), Deadline::after(patience)));
+    CO_ASSIGN_OR_RETURN(const size_t count, co_await from.read_some(std::span(buffer).first(room),
+                                                                    Deadline::after(patience)));
     if (count == 0) {
       break;
     }
@@ -146,8 +145,8 @@ struct Splice {
   Task<Result<size_t>> move(int source, int target, size_t bytes, Stream& waits,
                             EventLoop::Direction direction) {
     for (;;) {
-      const ssize_t count = ::splice(source, nullptr, target, nullptr, bytes,
-                                     SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+      const ssize_t count =
+          ::splice(source, nullptr, target, nullptr, bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
       if (count >= 0) {
         co_return static_cast<size_t>(count);
       }

@@ -53,17 +53,16 @@ Task<Result<void>> sandbox_activity(Application& application, Exchange& exchange
                          "' does not exist");
   }
   co_return co_await exchange.answer_json(
-      200, wire::json::serialize(wire::json::Object{
-               {"last_activity_at", time_json(live->row.last_activity_ms)},
-               {"lease_expires_at", time_json(live->row.lease_expires_ms)},
-               {"running_commands", live->running_commands},
-               {"sessions", 0}}));
+      200, wire::json::serialize(
+               wire::json::Object{{"last_activity_at", time_json(live->row.last_activity_ms)},
+                                  {"lease_expires_at", time_json(live->row.lease_expires_ms)},
+                                  {"running_commands", live->running_commands},
+                                  {"sessions", 0}}));
 }
 
 Task<Result<void>> run_command(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
-  CO_ASSIGN_OR_RETURN(auto use,
-                      application.sandboxes.use(exchange.caller(), exchange.segment(0)));
+  CO_ASSIGN_OR_RETURN(auto use, application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kRunBodyBytesMax));
   CO_ASSIGN_OR_RETURN(auto request, service::parse_run(std::move(body)));
   ++application.runs;
@@ -77,8 +76,7 @@ Task<Result<void>> run_command(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> get_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, {"path", "user", "list", "depth", "tar"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, {"path", "user", "list", "depth", "tar"}));
   CO_ASSIGN_OR_RETURN(const bool is_list, exchange.flag_parameter("list"));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
@@ -87,8 +85,7 @@ Task<Result<void>> get_file(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> put_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, {"path", "user", "mode", "owner", "tar"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, {"path", "user", "mode", "owner", "tar"}));
   const std::string* coding = exchange.request().find("content-encoding");
   if (coding != nullptr && !base::equals_ignoring_case(*coding, "identity")) {
     co_return base::fail(ErrorCode::not_supported,

@@ -56,7 +56,7 @@ Result<std::string> gunzip(const std::string& body, size_t bytes_max) {
 
 Result<std::string> decode_zstd(const std::string& body, size_t bytes_max) {
   const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
-                                                                       ZSTD_freeDStream);
+                                                                        ZSTD_freeDStream);
   ZSTD_inBuffer in{body.data(), body.size(), 0};
   std::string out;
   std::array<char, kPieceBytes> piece;
@@ -118,8 +118,7 @@ bool accepts_gzip(std::string_view accept_encoding) {
     const std::string_view quality =
         semicolon == std::string_view::npos ? "" : base::trim(part.substr(semicolon + 1));
     if (base::equals_ignoring_case(name, "gzip")) {
-      return quality != "q=0" && quality != "q=0.0" && quality != "q=0.00" &&
-             quality != "q=0.000";
+      return quality != "q=0" && quality != "q=0.0" && quality != "q=0.00" && quality != "q=0.000";
     }
   }
   return false;

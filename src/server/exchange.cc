@@ -125,8 +125,7 @@ Task<Result<void>> Exchange::begin_answer(HeadBuilder head, int status) {
 Task<Result<void>> Exchange::answer_whole(HeadBuilder head, int status, std::string_view body) {
   finish_head(head, status);
   const std::string text = head.finish();
-  co_return co_await client_.write_all(text, is_head() ? std::string_view() : body,
-                                       kWritePatience);
+  co_return co_await client_.write_all(text, is_head() ? std::string_view() : body, kWritePatience);
 }
 
 Task<Result<void>> Exchange::answer_json(int status, std::string body, Headers headers) {

@@ -26,8 +26,8 @@ class Metrics {
 
  private:
   static constexpr size_t kClasses = 6;  // 0 (closed without an answer), 1xx ... 5xx
-  static constexpr std::array<int64_t, 12> kBucketsUs{500,     1'000,   2'500,     5'000,
-                                                      10'000,  25'000,  50'000,    100'000,
+  static constexpr std::array<int64_t, 12> kBucketsUs{500,     1'000,     2'500,      5'000,
+                                                      10'000,  25'000,    50'000,     100'000,
                                                       500'000, 2'500'000, 10'000'000, 60'000'000};
   struct Row {
     std::array<uint64_t, kClasses> by_class{};

@@ -82,8 +82,7 @@ Task<Result<void>> relay_run_chunks(Exchange& exchange, AgentChannel& channel,
   net::HttpWriter writer(exchange.client(), kWritePatience);
   bool only_blanks = true;
   for (;;) {
-    const auto piece =
-        co_await channel.reader().read_body(net::Deadline::after(kRunPatience));
+    const auto piece = co_await channel.reader().read_body(net::Deadline::after(kRunPatience));
     if (!piece) {
       if (!only_blanks) {
         co_return std::unexpected(piece.error());
@@ -141,8 +140,8 @@ Result<void> blame_agent(const Exchange& exchange, const service::Live& live, Re
 HeadBuilder file_head(const Exchange& exchange, const wire::http::Response& response) {
   auto head = exchange.start_head(response.status);
   head.add("content-type", "application/octet-stream").add("content-disposition", "attachment");
-  for (const std::string_view name : {"etag", "last-modified", "accept-ranges", "content-range",
-                                      "x-file-mode", "x-file-owner"}) {
+  for (const std::string_view name :
+       {"etag", "last-modified", "accept-ranges", "content-range", "x-file-mode", "x-file-owner"}) {
     if (const std::string* value = response.find(name)) {
       head.add(name, *value);
     }
@@ -181,7 +180,8 @@ Task<Result<bool>> try_run(Application& application, Exchange& exchange, const L
   }
   AgentChannel& channel = *connected;
   const ClientWatch watch(exchange.client(), [&channel] { end_channel(channel); });
-  const auto response = co_await ask(channel, "POST", head, body, net::Deadline::after(kRunPatience));
+  const auto response =
+      co_await ask(channel, "POST", head, body, net::Deadline::after(kRunPatience));
   if (watch.gone()) {
     exchange.abandon();
     co_return true;
@@ -263,9 +263,9 @@ class EarlyAnswer {
 Task<Result<bool>> send_body(Exchange& exchange, AgentChannel& channel) {
   const bool is_chunked = exchange.request().body == BodyKind::chunked;
   const EarlyAnswer early(channel.stream());
-  const auto sent = co_await pump_body(exchange.client(), exchange.reader(), channel.stream(),
-                                       is_chunked ? Framing::chunked : Framing::plain,
-                                       kBodyPatience);
+  const auto sent =
+      co_await pump_body(exchange.client(), exchange.reader(), channel.stream(),
+                         is_chunked ? Framing::chunked : Framing::plain, kBodyPatience);
   if (early.came() || (!sent && sent.error().code == ErrorCode::connection_closed)) {
     co_return false;
   }
@@ -296,8 +296,7 @@ Task<Result<void>> relay_run(Application& application, Exchange& exchange, LiveP
 Task<Result<void>> relay_file_read(Application& application, Exchange& exchange, LivePtr live,
                                    std::string target, FileAnswer answer) {
   auto builder = agent_head(exchange, exchange.request().method, target);
-  for (const std::string_view name :
-       {"range", "if-range", "if-none-match", "if-modified-since"}) {
+  for (const std::string_view name : {"range", "if-range", "if-none-match", "if-modified-since"}) {
     if (const std::string* value = exchange.request().find(name)) {
       builder.add(name, *value);
     }

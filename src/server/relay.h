@@ -1,7 +1,7 @@
 // Relay: a request into a sandbox and its agent's answer. The agent is hostile: of its answer only
 // a known status, the length and a fixed list of headers are taken over; what is not HTTP or not
-// known is 502 agent_failed; when it ends inside a body, so does the client's connection. Buffers at
-// most 64 KiB each way. The caller holds the sandbox's lease meanwhile. Loop thread only.
+// known is 502 agent_failed; when it ends inside a body, so does the client's connection. Buffers
+// at most 64 KiB each way. The caller holds the sandbox's lease meanwhile. Loop thread only.
 #pragma once
 
 #include <string>

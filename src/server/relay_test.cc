@@ -30,19 +30,17 @@ TEST_F(Relay, run_refuses_bad_input) {
     std::string code;
     std::string field;
   };
-  for (const Case& bad : {Case{"{", "malformed", ""},
-                          Case{R"({"argv":[]})", "invalid_field", "argv"},
-                          Case{R"({"argv":[""]})", "invalid_field", "argv"},
-                          Case{R"({})", "missing_field", "argv"},
-                          Case{R"({"argv":["a"],"command":"b"})", "invalid_field", "command"},
-                          Case{R"({"argv":["a\u0000"]})", "invalid_field", "argv"},
-                          Case{R"({"argv":["a"],"tty":1})", "unknown_field", "tty"},
-                          Case{R"({"argv":["a"],"env":{"":"x"}})", "invalid_field", "env"},
-                          Case{R"({"argv":["a"],"timeout_sec":0})", "invalid_field", "timeout_sec"},
-                          Case{R"({"argv":["a"],"cwd":""})", "cwd_invalid", "cwd"},
-                          Case{R"({"argv":["a"],"encoding":"x"})", "invalid_field", "encoding"},
-                          Case{R"({"argv":["a"],"container":"db"})", "invalid_field",
-                               "container"}}) {
+  for (const Case& bad :
+       {Case{"{", "malformed", ""}, Case{R"({"argv":[]})", "invalid_field", "argv"},
+        Case{R"({"argv":[""]})", "invalid_field", "argv"}, Case{R"({})", "missing_field", "argv"},
+        Case{R"({"argv":["a"],"command":"b"})", "invalid_field", "command"},
+        Case{R"({"argv":["a\u0000"]})", "invalid_field", "argv"},
+        Case{R"({"argv":["a"],"tty":1})", "unknown_field", "tty"},
+        Case{R"({"argv":["a"],"env":{"":"x"}})", "invalid_field", "env"},
+        Case{R"({"argv":["a"],"timeout_sec":0})", "invalid_field", "timeout_sec"},
+        Case{R"({"argv":["a"],"cwd":""})", "cwd_invalid", "cwd"},
+        Case{R"({"argv":["a"],"encoding":"x"})", "invalid_field", "encoding"},
+        Case{R"({"argv":["a"],"container":"db"})", "invalid_field", "container"}}) {
     const Reply reply = gateway.call("POST", run_path, bad.body);
     EXPECT_EQ(reply.code(), bad.code) << bad.body;
     EXPECT_EQ(reply.field(), bad.field) << bad.body;
@@ -200,8 +198,9 @@ TEST_F(Relay, events_are_followed_to_the_end_and_resumed) {
 
 TEST_F(Relay, broken_http_is_answered_and_closed) {
   EXPECT_EQ(gateway.call_raw("GET /\x01 HTTP/1.1\r\n\r\n").code(), "malformed");
-  EXPECT_EQ(gateway.call_raw("GET / HTTP/1.1\r\nx: " + std::string(40'000, 'x') + "\r\n\r\n").code(),
-            "headers_too_large");
+  EXPECT_EQ(
+      gateway.call_raw("GET / HTTP/1.1\r\nx: " + std::string(40'000, 'x') + "\r\n\r\n").code(),
+      "headers_too_large");
 }
 
 TEST_F(Relay, unknown_routes_and_methods_are_told_apart) {
@@ -244,7 +243,8 @@ TEST(OpenApi, names_every_route_of_the_table_and_no_other) {
   for (const auto& path : document->at("paths").as_object()) {
     for (const auto& method : path.value().as_object()) {
       std::string name(method.key());
-      std::ranges::transform(name, name.begin(), [](char c) { return static_cast<char>(c & ~0x20); });
+      std::ranges::transform(name, name.begin(),
+                             [](char c) { return static_cast<char>(c & ~0x20); });
       documented.insert(base::cat(name, " ", std::string_view(path.key())));
     }
   }

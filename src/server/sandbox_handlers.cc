@@ -36,8 +36,7 @@ Result<std::optional<service::IdempotencyKey>> idempotency_key(const Exchange& e
 // label=k=v, as often as wanted.
 Result<void> add_label(service::SandboxFilter& filter, std::string_view text) {
   const size_t equals = text.find('=');
-  if (equals == std::string_view::npos || equals == 0 ||
-      filter.labels.size() == kLabelFiltersMax) {
+  if (equals == std::string_view::npos || equals == 0 || filter.labels.size() == kLabelFiltersMax) {
     return base::fail_field("label", "'label' must be key=value");
   }
   filter.labels.emplace_back(text.substr(0, equals), text.substr(equals + 1));
@@ -97,8 +96,8 @@ Result<service::SandboxFilter> parse_filter(const Exchange& exchange) {
   return filter;
 }
 
-Task<Result<void>> send_events(EventStream& stream, const std::vector<service::SandboxEvent>& events,
-                               int64_t& after) {
+Task<Result<void>> send_events(EventStream& stream,
+                               const std::vector<service::SandboxEvent>& events, int64_t& after) {
   for (const service::SandboxEvent& event : events) {
     after = event.id;
     CO_RETURN_IF_ERROR(co_await stream.send(base::cat(event.id), event.type,
@@ -166,21 +165,19 @@ Task<Result<void>> create_sandbox(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(const net::Deadline deadline, wait_deadline(exchange));
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kCreateBodyBytesMax));
   CO_ASSIGN_OR_RETURN(auto key, idempotency_key(exchange, body));
-  CO_ASSIGN_OR_RETURN(auto created,
-                      co_await application.sandboxes.create(exchange.caller(), std::move(body),
-                                                            std::move(key)));
-  CO_ASSIGN_OR_RETURN(const auto row,
-                      co_await application.sandboxes.wait_settled(
-                          exchange.caller(), created.row.id, true, deadline));
-  co_return co_await exchange.answer_json(
-      created.fresh ? 201 : 200, wire::json::serialize(sandbox_json(row)),
-      {{"location", base::cat("/sandboxes/", row.id)}});
+  CO_ASSIGN_OR_RETURN(auto created, co_await application.sandboxes.create(
+                                        exchange.caller(), std::move(body), std::move(key)));
+  CO_ASSIGN_OR_RETURN(const auto row, co_await application.sandboxes.wait_settled(
+                                          exchange.caller(), created.row.id, true, deadline));
+  co_return co_await exchange.answer_json(created.fresh ? 201 : 200,
+                                          wire::json::serialize(sandbox_json(row)),
+                                          {{"location", base::cat("/sandboxes/", row.id)}});
 }
 
 Task<Result<void>> list_sandboxes(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto filter, parse_filter(exchange));
-  CO_ASSIGN_OR_RETURN(const auto page, co_await application.sandboxes.list(exchange.caller(),
-                                                                           std::move(filter)));
+  CO_ASSIGN_OR_RETURN(const auto page,
+                      co_await application.sandboxes.list(exchange.caller(), std::move(filter)));
   wire::json::Array items;
   for (const service::SandboxRow& row : page.items) {
     items.push_back(sandbox_json(row));
@@ -201,9 +198,8 @@ Task<Result<void>> get_sandbox(Application& application, Exchange& exchange) {
 Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kSmallBodyBytesMax));
-  CO_ASSIGN_OR_RETURN(const auto row,
-                      co_await application.sandboxes.patch(exchange.caller(), exchange.segment(0),
-                                                           std::move(body)));
+  CO_ASSIGN_OR_RETURN(const auto row, co_await application.sandboxes.patch(
+                                          exchange.caller(), exchange.segment(0), std::move(body)));
   co_return co_await exchange.answer_json(200, wire::json::serialize(sandbox_json(row)));
 }
 
@@ -212,8 +208,7 @@ Task<Result<void>> delete_sandbox(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(const net::Deadline deadline, wait_deadline(exchange));
   const service::LivePtr live =
       application.sandboxes.find_live(exchange.caller(), exchange.segment(0));
-  CO_RETURN_IF_ERROR(
-      co_await application.sandboxes.remove(exchange.caller(), exchange.segment(0)));
+  CO_RETURN_IF_ERROR(co_await application.sandboxes.remove(exchange.caller(), exchange.segment(0)));
   CO_ASSIGN_OR_RETURN(const auto wait, exchange.request().parameter("wait"));
   const bool is_gone = co_await application.sandboxes.wait_gone(live, deadline);
   if (wait && is_gone) {
@@ -231,11 +226,9 @@ Task<Result<void>> sandbox_events(Application& application, Exchange& exchange) 
   }
   CO_ASSIGN_OR_RETURN(const int64_t limit,
                       exchange.integer_parameter("limit", 1, kListMax, kListDefault));
-  CO_ASSIGN_OR_RETURN(const int64_t after,
-                      exchange.integer_parameter("cursor", 0, INT64_MAX, 0));
-  CO_ASSIGN_OR_RETURN(const auto events,
-                      co_await application.sandboxes.events(exchange.caller(), exchange.segment(0),
-                                                            after, limit));
+  CO_ASSIGN_OR_RETURN(const int64_t after, exchange.integer_parameter("cursor", 0, INT64_MAX, 0));
+  CO_ASSIGN_OR_RETURN(const auto events, co_await application.sandboxes.events(
+                                             exchange.caller(), exchange.segment(0), after, limit));
   wire::json::Array items;
   for (const service::SandboxEvent& event : events) {
     items.push_back(event_json(event));

@@ -13,9 +13,9 @@ struct SandboxRoutes : ::testing::Test {
 };
 
 TEST_F(SandboxRoutes, create_answers_with_the_sandbox_and_its_location) {
-  const Reply reply = gateway.call(
-      "POST", "/sandboxes?wait=10",
-      R"({"image":"demo:latest","cpus":0.5,"memory_mb":64,"labels":{"a":"b"},"env":{"K":"secret"}})");
+  const Reply reply = gateway.call("POST", "/sandboxes?wait=10",
+                                   R"({"image":"demo:latest","cpus":0.5,"memory_mb":64,)"
+                                   R"("labels":{"a":"b"},"env":{"K":"secret"}})");
   ASSERT_EQ(reply.status, 201) << reply.body;
   const auto row = reply.json();
   EXPECT_EQ(row.at("state").as_string(), "ready");
@@ -23,8 +23,7 @@ TEST_F(SandboxRoutes, create_answers_with_the_sandbox_and_its_location) {
   EXPECT_EQ(row.at("storage_mb").as_int64(), 1024);
   EXPECT_EQ(row.at("owner").as_string(), "admin");
   EXPECT_EQ(row.at("labels").at("a").as_string(), "b");
-  EXPECT_EQ(reply.header("location"),
-            "/sandboxes/" + std::string(row.at("id").as_string()));
+  EXPECT_EQ(reply.header("location"), "/sandboxes/" + std::string(row.at("id").as_string()));
   EXPECT_FALSE(reply.header("x-request-id").empty());
   EXPECT_EQ(reply.body.find("secret"), std::string::npos);
   const auto* spec = ground.engine.spec(std::string(row.at("id").as_string()));
@@ -129,9 +128,9 @@ TEST_F(SandboxRoutes, delete_works_in_every_state_and_once) {
   const Reply starting =
       gateway.call("POST", "/sandboxes", R"({"image":"slow:1","cpus":1,"memory_mb":64})");
   EXPECT_EQ(starting.json().at("state").as_string(), "starting");
-  for (const std::string& id : {std::string(failed.json().at("id").as_string()),
-                                std::string(starting.json().at("id").as_string()),
-                                gateway.make_ready()}) {
+  for (const std::string& id :
+       {std::string(failed.json().at("id").as_string()),
+        std::string(starting.json().at("id").as_string()), gateway.make_ready()}) {
     EXPECT_EQ(gateway.call("DELETE", "/sandboxes/" + id + "?wait=5").status, 204);
     EXPECT_EQ(gateway.call("DELETE", "/sandboxes/" + id).status, 404);
     EXPECT_EQ(gateway.call("GET", "/sandboxes/" + id).code(), "not_found");
@@ -197,8 +196,9 @@ TEST_F(SandboxRoutes, a_start_that_takes_too_long_fails) {
 
 TEST_F(SandboxRoutes, patch_changes_labels_lease_and_network) {
   const std::string id = gateway.make_ready();
-  const Reply reply = gateway.call("PATCH", "/sandboxes/" + id,
-                                   R"({"labels":{"x":"y"},"lease_sec":5,"network":{"mode":"none"}})");
+  const Reply reply =
+      gateway.call("PATCH", "/sandboxes/" + id,
+                   R"({"labels":{"x":"y"},"lease_sec":5,"network":{"mode":"none"}})");
   ASSERT_EQ(reply.status, 200) << reply.body;
   EXPECT_EQ(reply.json().at("labels").at("x").as_string(), "y");
   EXPECT_EQ(reply.json().at("network").at("mode").as_string(), "none");

@@ -47,9 +47,9 @@ Task<void> Server::refuse(net::Stream& client, Error error) {
 Task<void> Server::serve(base::Fd fd) {
   net::Stream client(application_.loop, std::move(fd));
   if (connections_.size() >= kConnectionsMax) {
-    co_await refuse(client, Error{.code = ErrorCode::overloaded,
-                                  .message = "too many connections",
-                                  .details = {}});
+    co_await refuse(
+        client,
+        Error{.code = ErrorCode::overloaded, .message = "too many connections", .details = {}});
     co_return;
   }
   application_.metrics.connection_opened();
@@ -74,8 +74,7 @@ Task<void> Server::serve(base::Fd fd) {
 }
 
 // One request; false when it was the connection's last.
-Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader,
-                             Connection& connection) {
+Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader, Connection& connection) {
   connection.idle = true;
   auto request = co_await reader.read_request(net::Deadline::after(kIdlePatience), kHeadPatience);
   connection.idle = false;
@@ -95,8 +94,7 @@ Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader,
     co_return false;
   }
   const auto began = std::chrono::steady_clock::now();
-  Exchange exchange(client, reader, std::move(**request),
-                    base::new_id(application_.random, "req"));
+  Exchange exchange(client, reader, std::move(**request), base::new_id(application_.random, "req"));
   if (stopping_) {
     exchange.close_after();
   }
@@ -129,8 +127,8 @@ Task<size_t> Server::dispatch(Exchange& exchange) {
     co_return route;
   }
   if (base::http_status(public_error(done.error()).code) == 500) {
-    application_.log.error("request failed", {{"request_id", exchange.request_id()},
-                                              {"error", done.error().message}});
+    application_.log.error(
+        "request failed", {{"request_id", exchange.request_id()}, {"error", done.error().message}});
   }
   if (const auto answered = co_await exchange.answer_error(std::move(done).error()); !answered) {
     exchange.close_after();
@@ -146,8 +144,8 @@ Task<Result<void>> Server::handle(Exchange& exchange, Match match) {
       co_return base::fail(ErrorCode::not_found, "this listener serves /metrics only");
     }
   } else if (route.scope != service::Scope::open) {
-    CO_ASSIGN_OR_RETURN(auto caller, application_.access.authenticate(
-                                         exchange.request().find("authorization")));
+    CO_ASSIGN_OR_RETURN(auto caller,
+                        application_.access.authenticate(exchange.request().find("authorization")));
     if (!caller.may(route.scope)) {
       co_return base::fail(ErrorCode::forbidden, "the token does not allow this");
     }
@@ -163,12 +161,10 @@ void Server::finish(const Exchange& exchange, size_t route, base::SteadyTime beg
   const std::string_view pattern = route < built ? routes()[route].pattern : "other";
   const bool is_probe = pattern == "/healthz" || pattern == "/readyz" || pattern == "/metrics";
   const int64_t us = std::chrono::duration_cast<std::chrono::microseconds>(took).count();
-  const std::initializer_list<base::LogField> fields{{"method", exchange.request().method},
-                                                     {"route", pattern},
-                                                     {"status", exchange.status()},
-                                                     {"us", us},
-                                                     {"request_id", exchange.request_id()},
-                                                     {"team", exchange.caller().team}};
+  const std::initializer_list<base::LogField> fields{
+      {"method", exchange.request().method}, {"route", pattern},
+      {"status", exchange.status()},         {"us", us},
+      {"request_id", exchange.request_id()}, {"team", exchange.caller().team}};
   if (is_probe) {
     application_.log.debug("request", fields);
   } else {

@@ -6,8 +6,8 @@ namespace server {
 
 Task<Result<void>> healthz(Application& /*application*/, Exchange& exchange) {
   co_return co_await exchange.answer_json(
-      200, wire::json::serialize(
-               wire::json::Object{{"status", "ok"}, {"version", SANDBOX_VERSION}}));
+      200,
+      wire::json::serialize(wire::json::Object{{"status", "ok"}, {"version", SANDBOX_VERSION}}));
 }
 
 Task<Result<void>> readyz(Application& application, Exchange& exchange) {

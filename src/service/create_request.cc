@@ -39,8 +39,8 @@ std::unexpected<base::Error> not_supported(std::string_view field, std::string_v
 
 std::unexpected<base::Error> quota_never(std::string_view field, int64_t most,
                                          std::string_view unit) {
-  auto error = base::fail(ErrorCode::quota_never, "'", field, "' exceeds what any sandbox can have: ",
-                          most, " ", unit);
+  auto error = base::fail(ErrorCode::quota_never, "'", field,
+                          "' exceeds what any sandbox can have: ", most, " ", unit);
   error.error().details.emplace_back("field", field);
   return error;
 }
@@ -66,8 +66,7 @@ Result<int64_t> read_cpus(Reader& reader, const Capacity& capacity) {
   return millicpus;
 }
 
-Result<int64_t> check_megabytes(std::string_view name, int64_t value, int64_t least,
-                                int64_t most) {
+Result<int64_t> check_megabytes(std::string_view name, int64_t value, int64_t least, int64_t most) {
   if (value < least) {
     return fail_field(name, "'", name, "' must be at least ", least);
   }

@@ -67,7 +67,8 @@ Task<Result<ImageGc>> Images::gc() { return context_.engine.images().gc(); }
 
 Result<void> Images::check_name(const std::string& name) {
   if (!model::is_local_image_name(name)) {
-    return base::fail_field("name", "'name' must be lower-case path components and an optional tag");
+    return base::fail_field("name",
+                            "'name' must be lower-case path components and an optional tag");
   }
   return {};
 }

@@ -31,9 +31,9 @@ std::pair<int64_t, std::string> Leases::due_of(const Live& live) const {
   };
   switch (row.state) {
     case SandboxState::ready:
-      consider(live.uses > 0 ? context_.now_ms() + row.lease_sec * kMsPerSecond
-                             : row.lease_expires_ms,
-               "lease_expired");
+      consider(
+          live.uses > 0 ? context_.now_ms() + row.lease_sec * kMsPerSecond : row.lease_expires_ms,
+          "lease_expired");
       break;
     case SandboxState::starting:
       consider(row.start_deadline_ms, "start_timeout");
@@ -116,8 +116,7 @@ net::Task<void> Leases::watch_due() {
     const int64_t wait_ms =
         due_.empty() ? kLookMs
                      : std::clamp<int64_t>(due_.begin()->first - context_.now_ms(), 1, kLookMs);
-    const auto wake =
-        co_await due_changed_.wait(net::Deadline::after(base::Milliseconds(wait_ms)));
+    const auto wake = co_await due_changed_.wait(net::Deadline::after(base::Milliseconds(wait_ms)));
     if (wake == net::EventLoop::Wake::cancelled) {
       co_return;
     }

@@ -29,13 +29,13 @@ store::Event make_event(int64_t at_ms, std::string type, std::string reason = {}
 // Errors that say nothing about the sandbox: the engine is to be asked again.
 bool is_passing(const base::Error& error) {
   return error.code == ErrorCode::unavailable || error.code == ErrorCode::cancelled ||
-         error.code == ErrorCode::deadline_exceeded ||
-         error.code == ErrorCode::connection_closed || error.code == ErrorCode::overloaded;
+         error.code == ErrorCode::deadline_exceeded || error.code == ErrorCode::connection_closed ||
+         error.code == ErrorCode::overloaded;
 }
 
 std::string detail(const base::Error& error, std::string_view key) {
-  const auto found = std::ranges::find_if(error.details,
-                                          [key](const auto& row) { return row.first == key; });
+  const auto found =
+      std::ranges::find_if(error.details, [key](const auto& row) { return row.first == key; });
   return found == error.details.end() ? "" : found->second;
 }
 
@@ -281,15 +281,12 @@ Task<Result<void>> Lifecycle::remove(LivePtr live, std::string reason) {
   row.reason = reason;
   live->changed.notify();
   co_await context_.journal.flush();
-  const store::StateChange change{
-      .from = {SandboxState::queued, SandboxState::starting, SandboxState::ready,
-               SandboxState::failed},
-      .to = SandboxState::deleting,
-      .reason = reason,
-      .events = {make_event(context_.now_ms(), "deleting", reason)}};
-  auto write = [this, &row, &change] {
-    return context_.store.set_state(row.team, row.id, change);
-  };
+  const store::StateChange change{.from = {SandboxState::queued, SandboxState::starting,
+                                           SandboxState::ready, SandboxState::failed},
+                                  .to = SandboxState::deleting,
+                                  .reason = reason,
+                                  .events = {make_event(context_.now_ms(), "deleting", reason)}};
+  auto write = [this, &row, &change] { return context_.store.set_state(row.team, row.id, change); };
   base::fault_point("gateway.delete.before_store");
   const auto written = co_await context_.pool.run(std::move(write));
   base::fault_point("gateway.delete.after_store");
@@ -369,7 +366,7 @@ Task<void> Lifecycle::store_expiry(LivePtr live, std::string reason) {
 
 std::string Lifecycle::missing_reason(const Live& live) const {
   return options_.host_restarted && from_before_.contains(live.row.id) ? "host_restarted"
-                                                                      : "agent_lost";
+                                                                       : "agent_lost";
 }
 
 Task<bool> Lifecycle::reconcile() {

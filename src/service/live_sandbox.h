@@ -18,19 +18,20 @@ using SandboxRow = store::Sandbox;
 using model::SandboxState;
 
 struct Live {
-  Live(net::EventLoop& loop, SandboxRow from) : row(std::move(from)), changed(loop), recorded(loop) {}
+  Live(net::EventLoop& loop, SandboxRow from)
+      : row(std::move(from)), changed(loop), recorded(loop) {}
 
   SandboxRow row;
-  int uses = 0;              // open requests and streams into it
+  int uses = 0;  // open requests and streams into it
   int running_commands = 0;
-  bool creating = false;   // engine.create is under way
-  bool removing = false;   // a removal is under way
+  bool creating = false;       // engine.create is under way
+  bool removing = false;       // a removal is under way
   bool starting_told = false;  // the event `starting` is recorded
-  bool dirty = false;      // has a lease renewal that is not written
+  bool dirty = false;          // has a lease renewal that is not written
   int64_t due_noted_ms = 0;    // earliest entry in the due table; 0: none
   uint64_t events_seen = 0;    // counts what was recorded, for followers
-  net::Event changed;      // its state changed
-  net::Event recorded;     // an event of it can be read from the store (or it is gone)
+  net::Event changed;          // its state changed
+  net::Event recorded;         // an event of it can be read from the store (or it is gone)
 };
 using LivePtr = std::shared_ptr<Live>;
 

@@ -134,7 +134,9 @@ Task<Result<SandboxRow>> Sandboxes::wait_settled(Caller caller, std::string id, 
 
 Task<Result<SandboxPage>> Sandboxes::list(Caller caller, SandboxFilter filter) {
   co_await context_.journal.flush();
-  auto read = [this, &caller, &filter] { return context_.store.list_sandboxes(caller.team, filter); };
+  auto read = [this, &caller, &filter] {
+    return context_.store.list_sandboxes(caller.team, filter);
+  };
   CO_ASSIGN_OR_RETURN(auto page, co_await context_.pool.run(std::move(read)));
   for (SandboxRow& row : page.items) {
     // Leases are newer here.
@@ -149,9 +151,8 @@ Task<Result<SandboxRow>> Sandboxes::patch(Caller caller, std::string id, std::st
   CO_ASSIGN_OR_RETURN(auto use_of, use(caller, id));
   const LivePtr live = use_of.live();
   CO_ASSIGN_OR_RETURN(const PatchRequest request, parse_patch(body, context_.team));
-  store::SandboxPatch patch{.labels = request.labels,
-                            .lease_sec = request.lease_sec,
-                            .network = request.network};
+  store::SandboxPatch patch{
+      .labels = request.labels, .lease_sec = request.lease_sec, .network = request.network};
   if (request.lease_sec) {
     patch.lease_expires_ms = context_.now_ms() + *request.lease_sec * kMsPerSecond;
     patch.events.push_back({.at_ms = context_.now_ms(), .type = "lease_renewal"});
@@ -210,8 +211,8 @@ Result<Leases::Use> Sandboxes::use(const Caller& caller, const std::string& id) 
     return not_found(id);
   }
   if (live->row.state != SandboxState::ready) {
-    auto error = base::fail(ErrorCode::not_ready, "the sandbox is ",
-                            model::to_string(live->row.state));
+    auto error =
+        base::fail(ErrorCode::not_ready, "the sandbox is ", model::to_string(live->row.state));
     error.error().details.emplace_back("state", model::to_string(live->row.state));
     return error;
   }

@@ -212,8 +212,8 @@ Result<Response> parse_response(std::string_view head, std::string_view request_
   response.status = *status;
   RETURN_IF_ERROR(parse_headers(head, response));
   RETURN_IF_ERROR(read_framing(response));
-  const bool no_body = request_method == "HEAD" || *status < 200 || *status == 204 ||
-                       *status == 304;
+  const bool no_body =
+      request_method == "HEAD" || *status < 200 || *status == 204 || *status == 304;
   if (no_body) {
     response.body = BodyKind::none;
   } else if (response.body == BodyKind::none) {
@@ -289,8 +289,7 @@ Result<BodyDecoder::Step> BodyDecoder::next_chunked(std::string_view input) {
     }
     finished_ = text.empty();
   } else {
-    const auto size =
-        base::parse_number<uint64_t>(base::trim(text.substr(0, text.find(';'))), 16);
+    const auto size = base::parse_number<uint64_t>(base::trim(text.substr(0, text.find(';'))), 16);
     if (!size) {
       return fail(ErrorCode::malformed, "malformed chunk size");
     }

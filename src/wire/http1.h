@@ -1,6 +1,7 @@
 // HTTP/1.1 (RFC 9112) without I/O: bytes in, values out. Strict, since two of our programs read
 // the same bytes one after the other and must never disagree where a message ends: a request with
-// both lengths, a repeated length, folded lines, bare LF or an unknown transfer coding is malformed.
+// both lengths, a repeated length, folded lines, bare LF or an unknown transfer coding is
+// malformed.
 #pragma once
 
 #include <cstdint>

@@ -155,10 +155,9 @@ Result<std::optional<std::vector<std::string>>> Reader::optional(std::string_vie
     return std::nullopt;
   }
   std::vector<std::string> out;
-  const bool is_list = value->is_array() &&
-                       std::ranges::all_of(value->get_array(), [](const Value& item) {
-                         return item.is_string();
-                       });
+  const bool is_list =
+      value->is_array() &&
+      std::ranges::all_of(value->get_array(), [](const Value& item) { return item.is_string(); });
   if (!is_list) {
     return wrong_type(name, "a list of strings");
   }
