@@ -71,4 +71,4 @@ def walk(tour: Tour, sandbox: str, folder: Path) -> None:
     print(f"  back outside: {(folder / 'loud.txt').read_text().strip()}")
     tour.title("4. It is confined")
     tour.step("exec", sandbox, "--", "sh", "-c",
-              "mount -t tmpfs none /mnt || true; echo 1 > /proc/sys/kernel/panic || true")
+              "cat /proc/self/uid_map; echo 1 > /proc/sys/kernel/panic; mknod disk b 8 0; true")
