@@ -243,12 +243,14 @@ class Docker:
 
     def __init__(self):
         self.folder = Path(tempfile.mkdtemp(prefix="bench-docker-"))
+        self.had_bridge = Path("/sys/class/net/docker0").exists()
         socket = f"unix://{self.folder}/docker.sock"
         self.environment = {**os.environ, "DOCKER_HOST": socket}
         with (self.folder / "log").open("wb") as log:
             self.daemon = subprocess.Popen(
                 ["dockerd", "--host", socket, "--data-root", self.folder / "data",
-                 "--exec-root", self.folder / "exec", "--pidfile", self.folder / "pid"],
+                 "--exec-root", self.folder / "exec", "--pidfile", self.folder / "pid",
+                 "--iptables=false"],  # the host's firewall stays as it is
                 stdout=log, stderr=log)
         deadline = time.monotonic() + 60
         while subprocess.run(["docker", "info"], env=self.environment, capture_output=True,
@@ -289,6 +291,8 @@ class Docker:
                        check=False)
         self.daemon.terminate()
         self.daemon.wait(timeout=60)
+        if not self.had_bridge:
+            subprocess.run(["ip", "link", "delete", "docker0"], capture_output=True, check=False)
         instance.unmount_beneath(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)
 
