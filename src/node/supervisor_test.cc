@@ -22,6 +22,7 @@
 #include "node/fault_points.h"
 #include "node/network.h"
 #include "node/node.h"
+#include "node/program.h"
 #include "node/record.h"
 #include "node/spec_json.h"
 #include "node/storage.h"
@@ -159,6 +160,7 @@ class NodeTest : public testing::Test {
     if (const auto network = Network::open({.prefix = kPrefix, .subnet = "10.213.0.0/16"})) {
       EXPECT_TRUE((*network)->close_table());
     }
+    (void)run_program({"nft", "delete", "table", "inet", base::cat(kPrefix, "_images")});
     if (const auto cgroups = Cgroups::open(kPrefix)) {
       const auto closed = (*cgroups)->close();
       EXPECT_TRUE(closed) << closed.error().message;
