@@ -4,13 +4,19 @@
 //
 //   load life ADDRESS IMAGE CLIENTS ROUNDS GAP_MS keep|delete
 //   load run ADDRESS PREFIX CLIENTS ROUNDS
+//   load crowd ADDRESS PREFIX,PREFIX,... CLIENTS SECONDS  (each runs one `sleep` of that time)
 //   load up|down ADDRESS PREFIX PATH MIB
+//   load send ADDRESS TARGET FILE             (PUT)
+//   load fetch ADDRESS METHOD TARGET BODY     (reads the answer and counts it)
 //
 // ADDRESS is "127.0.0.1:8080" or "unix:/path"; PREFIX is "/sandboxes/ID", or "" for an agent.
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -102,6 +108,7 @@ struct Times {
   std::vector<double> run_ms;
   std::vector<double> delete_ms;
   std::vector<std::string> ids;
+  uint64_t bytes = 0;  // of answers read by fetch
   std::string failure;
 };
 
@@ -173,6 +180,67 @@ net::Task<void> run_again(Client& client, std::string prefix, int rounds, Times&
   }
 }
 
+net::Task<void> run_long(Client& client, std::string prefix, int seconds, Times& times) {
+  const auto start = Time::now();
+  const auto ran = co_await client.ask("POST", cat(prefix, "/run"),
+                                       cat(R"({"argv":["sleep",")", seconds, "\"]}"));
+  if (!ran || ran->status != 200 || !ran->body.contains(R"("exit_code":0)")) {
+    note_failure(times, "run", ran);
+    co_return;
+  }
+  times.run_ms.push_back(ms_since(start));
+}
+
+net::Task<void> send_file(Client& client, std::string target, std::string path, Times& times) {
+  const auto file = base::sys::open(path, O_RDONLY);
+  struct stat about{};
+  if (!file || ::fstat(file->get(), &about) != 0) {
+    times.failure = cat("open ", path);
+    co_return;
+  }
+  auto written = co_await client.stream.write_all(
+      client.head("PUT", target).add_length(static_cast<uint64_t>(about.st_size)).finish(),
+      kPatience);
+  std::string piece(kPieceBytes, '\0');
+  for (;;) {
+    const ssize_t size = ::read(file->get(), piece.data(), piece.size());
+    if (size <= 0 || !written) {
+      break;
+    }
+    written = co_await client.stream.write_all(
+        std::string_view(piece).substr(0, static_cast<size_t>(size)), kPatience);
+  }
+  const auto answer = co_await client.read_answer("PUT");
+  if (!answer || answer->status >= 300) {
+    note_failure(times, "send", answer);
+  }
+}
+
+net::Task<void> fetch(Client& client, std::string method, std::string target, std::string body,
+                      Times& times) {
+  std::string bytes =
+      client.head(method, target).add("accept", "*/*").add_length(body.size()).finish();
+  bytes += body;
+  (void)co_await client.stream.write_all(bytes, kPatience);
+  const auto response =
+      co_await client.reader.read_response(method, net::Deadline::after(kPatience));
+  if (!response || response->status != 200) {
+    times.failure = cat("fetch: status ", response ? response->status : 0);
+    co_return;
+  }
+  for (;;) {
+    const auto piece = co_await client.reader.read_body(net::Deadline::after(kPatience));
+    if (!piece) {
+      times.failure = cat("fetch: ", piece.error().message);
+      co_return;
+    }
+    if (piece->empty()) {
+      co_return;
+    }
+    times.bytes += piece->size();
+  }
+}
+
 net::Task<void> upload(Client& client, std::string target, uint64_t bytes, Times& times) {
   const std::string piece(kPieceBytes, 'x');
   auto written = co_await client.stream.write_all(
@@ -212,25 +280,49 @@ wire::json::Array list_of(const auto& values) {
   return out;
 }
 
+// What this program itself used: it is no part of what it measures.
+double own_cpu_ms() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) / 1e3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
 void print(const Times& times, double wall_ms) {
   const wire::json::Object out{{"wall_ms", wall_ms},
+                               {"own_cpu_ms", own_cpu_ms()},
                                {"create_ms", list_of(times.create_ms)},
                                {"first_result_ms", list_of(times.first_result_ms)},
                                {"run_ms", list_of(times.run_ms)},
                                {"delete_ms", list_of(times.delete_ms)},
-                               {"ids", list_of(times.ids)}};
+                               {"ids", list_of(times.ids)},
+                               {"bytes", times.bytes}};
   (void)base::sys::write_all(STDOUT_FILENO, wire::json::serialize(out) + "\n");
 }
 
 int number(const std::string& text) { return base::parse_number<int>(text).value_or(1); }
 
-net::Task<void> start(const std::vector<std::string>& args, Client& client, Times& times) {
+// `index`: the how manieth client it is.
+net::Task<void> start(const std::vector<std::string>& args, size_t index, Client& client,
+                      Times& times) {
   if (args[0] == "life") {
     return live(client, args[2], number(args[4]), std::chrono::milliseconds(number(args[5])),
                 args[6] == "delete", times);
   }
   if (args[0] == "run") {
     return run_again(client, args[2], number(args[4]), times);
+  }
+  if (args[0] == "crowd") {
+    const auto prefixes = base::split(args[2], ',');
+    return run_long(client, std::string(prefixes[index % prefixes.size()]), number(args[4]), times);
+  }
+  if (args[0] == "send") {
+    return send_file(client, args[2], args[3], times);
+  }
+  if (args[0] == "fetch") {
+    return fetch(client, args[2], args[3], args[4], times);
   }
   const std::string target = cat(args[2], "/files?path=", base::percent_encode(args[3]));
   const uint64_t bytes = static_cast<uint64_t>(number(args[4])) * kPieceBytes;
@@ -240,7 +332,8 @@ net::Task<void> start(const std::vector<std::string>& args, Client& client, Time
 
 int run(const std::vector<std::string>& args) {
   const char* token = ::getenv("SANDBOX_GATEWAY_TOKEN");
-  const int clients = args[0] == "life" || args[0] == "run" ? number(args[3]) : 1;
+  const bool has_clients = args[0] == "life" || args[0] == "run" || args[0] == "crowd";
+  const int clients = has_clients ? number(args[3]) : 1;
   net::EventLoop loop;
   Times times;
   std::vector<std::unique_ptr<Client>> connected;
@@ -256,8 +349,8 @@ int run(const std::vector<std::string>& args) {
   net::TaskGroup group(loop);
   const auto begin = Time::now();
   if (times.failure.empty()) {
-    for (auto& client : connected) {
-      group.spawn(start(args, *client, times));
+    for (size_t i = 0; i < connected.size(); ++i) {
+      group.spawn(start(args, i, *connected[i], times));
     }
   }
   while (group.size() > 0) {
@@ -275,7 +368,7 @@ int run(const std::vector<std::string>& args) {
 
 int main(int argc, char** argv) {
   const std::vector<std::string> args(argv + 1, argv + argc);
-  const size_t wanted = args.empty() ? 0 : args[0] == "life" ? 7 : 5;
+  const size_t wanted = args.empty() ? 0 : args[0] == "life" ? 7 : args[0] == "send" ? 4 : 5;
   if (args.size() != wanted || wanted == 0) {
     (void)base::sys::write_all(STDERR_FILENO, "see the head of bench/load.cc\n");
     return 2;

@@ -3,15 +3,18 @@
 # subfolders) as one test program `NAME_test`, which also links the `_testing` libraries of what
 # the folder is built on.
 include(cmake/Migrations.cmake)
-set(FOLDER_EXTERNAL_wire Boost::json)
+set(FOLDER_EXTERNAL_wire Boost::json crypto)
 set(FOLDER_EXTERNAL_net Threads::Threads)
-set(FOLDER_EXTERNAL_store sqlite3)
+set(FOLDER_EXTERNAL_definition yaml)
+set(FOLDER_EXTERNAL_tls ssl crypto)
+set(FOLDER_EXTERNAL_oidc curl crypto)
+set(FOLDER_EXTERNAL_store sqlite3 PkgConfig::LIBPQ)
 set(FOLDER_EXTERNAL_image archive crypto)
 set(FOLDER_EXTERNAL_jail seccomp)
 set(FOLDER_EXTERNAL_service crypto)
 set(FOLDER_EXTERNAL_server crypto z zstd)
 set(FOLDER_EXTERNAL_agent crypto)
-set(FOLDER_EXTERNAL_cli curl)
+set(FOLDER_EXTERNAL_cli curl archive crypto)
 
 function(folder name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/${name}/*.cc)

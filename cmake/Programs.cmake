@@ -6,16 +6,28 @@ function(program name source)
   endif()
 endfunction()
 
-program(sandbox-node node.cc node)
+program(sandbox-node node.cc node config)
 program(sandbox-image image.cc image)
-program(sandbox-gateway gateway.cc server service engine store)
+program(sandbox-gateway gateway.cc server service engine store config tls definition)
+if(TARGET sandbox-gateway)
+  target_sources(sandbox-gateway PRIVATE ${CMAKE_SOURCE_DIR}/src/main/operator_files.cc
+                 ${CMAKE_SOURCE_DIR}/src/main/gateway_places.cc)
+endif()
 program(sandbox cli.cc cli)
 program(sandbox-agent agent.cc agent)
 
-# The agent runs in any image, so it depends on nothing in it. Sanitizers that cannot be linked
-# statically (address, thread) get a dynamic agent, which is tested outside a sandbox.
-if(TARGET sandbox-agent AND NOT SANDBOX_SANITIZE MATCHES "address|thread" AND NOT SANDBOX_FUZZ)
-  target_link_options(sandbox-agent PRIVATE -static $<$<CONFIG:Release>:-s>)
+# The agent runs in any image, so it depends on nothing in it. The node copies its address space for
+# every sandbox that it starts, so it has few mappings (at random addresses, as any daemon).
+# Sanitizers that cannot be linked statically (address, thread) get dynamic ones; the agent is then
+# tested outside a sandbox.
+if(NOT SANDBOX_SANITIZE MATCHES "address|thread" AND NOT SANDBOX_FUZZ)
+  if(TARGET sandbox-agent)
+    target_link_options(sandbox-agent PRIVATE -static $<$<CONFIG:Release>:-s>
+                        $<$<CONFIG:Release>:-Wl,--icf=safe>)
+  endif()
+  if(TARGET sandbox-node)
+    target_link_options(sandbox-node PRIVATE -static-pie)
+  endif()
 endif()
 
 # The tests of the image store start the real helper, which lies beside them.

@@ -1,5 +1,8 @@
 """What end-to-end and chaos tests share: an instance of their own, and the API as few calls."""
 
+import atexit
+import contextlib
+import functools
 import json
 import os
 import sys
@@ -7,26 +10,47 @@ import time
 from pathlib import Path
 
 import httpx
+import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
 sys.path.insert(0, str(ROOT / "clients" / "python"))
 import demo_image  # noqa: E402
 import instance  # noqa: E402
+import postgresql  # noqa: E402
 
 IMAGE = demo_image.NAME
 WAIT_SECONDS = 30
 STATE_PARENT = Path("/var/lib")  # a real file system, open to every user
 POOL_MB = 4096
+# "postgresql": instances keep their records in a server of this run instead of SQLite.
+STORE = os.environ.get("SANDBOX_TEST_STORE", "sqlite")
+# Two runs on one machine do not meet when each has a lane of its own, 1 to 8.
+LANE = int(os.environ.get("SANDBOX_TEST_LANE", "0"))
+FIRST_LANE_ID, LANE_IDS = 1_000_000_000, 300_000_000
+FIRST_LANE_NET = 208  # 10.208.0.0/16
+
+
+@functools.cache
+def postgresql_server() -> postgresql.Server:
+    """One for the whole run."""
+    server = postgresql.Server()
+    atexit.register(server.purge)
+    return server
 
 
 def make_instance(name: str, subnet: str, id_base: int, shells: int = 8) -> instance.Instance:
     """An instance with everything of its own; what a killed run left is removed first. `name` is
     its interface prefix too, so it is short and ends in a letter."""
+    if LANE:
+        name = f"l{chr(ord('a') + LANE)}{name[-1]}"
+        subnet = f"10.{FIRST_LANE_NET + LANE}.0.0/16"
+        id_base = FIRST_LANE_ID + LANE * LANE_IDS
     programs = Path(os.environ.get("SANDBOX_BUILD", ROOT / "build" / "release")).resolve()
     settings = instance.Settings(
         name_prefix=name, subnet=subnet, id_base=id_base, port=instance.free_port(),
-        metrics_port=instance.free_port(), shells=shells, storage_pool_mb=POOL_MB)
+        metrics_port=instance.free_port(), shells=shells, storage_pool_mb=POOL_MB,
+        store=postgresql_server().create_database(name) if STORE == "postgresql" else "")
     one = instance.Instance(STATE_PARENT / f"sandbox-gateway-test-{name}", programs, settings)
     if one.state.exists():
         one.purge()
@@ -38,6 +62,40 @@ def import_demo_image(one: instance.Instance) -> None:
     with demo_image.make_tar(ROOT / "build" / "demo-image").open("rb") as tar:
         status, answer = one.request("POST", f"/images?name={IMAGE}", tar, 300)
     assert status in (200, 201), answer
+
+
+@contextlib.contextmanager
+def running(one: instance.Instance):
+    """Started, with the demo image; afterwards nothing is left of it."""
+    try:
+        one.start()
+        import_demo_image(one)
+        yield one
+    finally:
+        one.purge()
+
+
+def postgresql_fixtures(name: str, subnet: str, id_base: int):
+    """For a test module: its fixtures `server` (a PostgreSQL of its own, which it may kill),
+    `deployed` (an instance whose records are there, as database "gateway") and `api`."""
+    @pytest.fixture(scope="module", name="server")
+    def server():
+        one = postgresql.Server()
+        yield one
+        one.purge()
+
+    @pytest.fixture(scope="module", name="deployed")
+    def deployed(server):
+        one = make_instance(name, subnet, id_base, shells=2)
+        one.settings.store = server.create_database("gateway")
+        with running(one):
+            yield one
+
+    @pytest.fixture(scope="module", name="api")
+    def api(deployed) -> Api:
+        return Api(deployed)
+
+    return server, deployed, api
 
 
 def eventually(condition, seconds: float = WAIT_SECONDS, what: str = ""):
@@ -108,6 +166,12 @@ class Api:
     def state(self, sandbox: str) -> str:
         answer = self.get(f"/sandboxes/{sandbox}")
         return answer.json()["state"] if answer.status_code == 200 else "absent"
+
+
+def gateway_memory(api: Api) -> int:
+    """Resident bytes of the gateway."""
+    status = Path(f"/proc/{api.instance.gateway.pid()}/status").read_text(encoding="ascii")
+    return int(status.split("VmRSS:")[1].split()[0]) * 1024
 
 
 def agent_pid(api: Api, sandbox: str) -> int:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes a small Debian root file system from Debian packages, as a tar and as an OCI layout.
+"""Makes small Debian root file systems from Debian packages, as a tar and as an OCI layout.
 
 Usage: demo_image.py FOLDER    writes FOLDER/debian-demo.tar (kept until the package list changes)
 
@@ -7,6 +7,7 @@ No registry is needed: the packages come from the machine's own apt sources. Mai
 not run; the few files they would make are written here.
 """
 
+import dataclasses
 import gzip
 import hashlib
 import io
@@ -23,7 +24,8 @@ from pathlib import Path
 NAME = "debian-demo"
 # bash, coreutils and procps are what the tour uses; the rest makes a shell pleasant.
 PACKAGES = ("base-files", "base-passwd", "bash", "coreutils", "procps", "dash", "grep", "sed",
-            "findutils", "hostname", "tar", "gzip", "libc-bin", "mawk", "util-linux-extra")
+            "findutils", "hostname", "tar", "gzip", "libc-bin", "mawk", "util-linux",
+            "util-linux-extra")
 # Needed by maintainer scripts only.
 LEFT_OUT = {"debconf", "debconf-2.0", "perl-base", "dpkg", "init-system-helpers", "lsb-base",
             "install-info", "cdebconf", "libdebian-installer4", "awk"}
@@ -31,20 +33,36 @@ DROPPED_FOLDERS = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/sh
                    "usr/share/lintian", "usr/share/bug", "usr/share/menu", "usr/lib/systemd",
                    "etc/systemd", "etc/init.d")
 USER_ID = 1000
-VERSION = 1  # raise when this file changes what the tar holds
+VERSION = 4  # raise when this file changes what the tar holds
+# What pam-auth-update would have written.
+PAM_COMMON = {"auth": "auth required pam_unix.so nullok", "account": "account required pam_unix.so",
+              "password": "password required pam_unix.so yescrypt",
+              "session": "session required pam_unix.so",
+              "session-noninteractive": "session required pam_unix.so"}
 LAYER_TYPE = "application/vnd.oci.image.layer.v1.tar+gzip"
 MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
 CONFIG_TYPE = "application/vnd.oci.image.config.v1+json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Recipe:
+    name: str
+    packages: tuple[str, ...]
+    left_out: frozenset[str] = frozenset(LEFT_OUT)
+
+
+DEMO = Recipe(NAME, PACKAGES)
 
 
 def output(*argv: str) -> str:
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
 
-def closure(packages: tuple[str, ...]) -> list[str]:
+def closure(recipe: Recipe) -> list[str]:
     """The packages and what they depend on, without what only maintainer scripts need."""
     text = output("apt-cache", "depends", "--recurse", "--no-recommends", "--no-suggests",
-                  "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances", *packages)
+                  "--no-conflicts", "--no-breaks", "--no-replaces", "--no-enhances",
+                  *recipe.packages)
     depends: dict[str, list[str]] = {}
     current = ""
     for line in text.splitlines():
@@ -55,10 +73,10 @@ def closure(packages: tuple[str, ...]) -> list[str]:
         if found and not found.group(1).startswith("<"):
             depends[current].append(found.group(1))
     wanted: list[str] = []
-    todo = list(packages)
+    todo = list(recipe.packages)
     while todo:
         name = todo.pop()
-        if name in LEFT_OUT or name in wanted or name not in depends:
+        if name in recipe.left_out or name in wanted or name not in depends:
             continue
         wanted.append(name)
         todo += depends[name]
@@ -94,6 +112,12 @@ def configure(root: Path) -> None:
         link = root / "usr/bin" / name
         if not link.is_symlink():
             link.symlink_to(bits)
+    if (etc / "pam.d").is_dir():
+        for name, line in PAM_COMMON.items():
+            (etc / "pam.d" / f"common-{name}").write_text(f"{line}\n")
+        names = [line.split(":", 1)[0] for line in (etc / "passwd").read_text().splitlines()]
+        (etc / "shadow").write_text("".join(f"{name}:*:20000:0:99999:7:::\n" for name in names))
+        (etc / "shadow").chmod(0o600)
     nss = root / "usr/share/libc-bin/nsswitch.conf"
     if nss.exists():
         shutil.copyfile(nss, etc / "nsswitch.conf")
@@ -113,14 +137,14 @@ def configure(root: Path) -> None:
     subprocess.run(["ldconfig", "-r", root], check=True)
 
 
-def make_tar(folder: Path) -> Path:
+def make_tar(folder: Path, recipe: Recipe = DEMO) -> Path:
     """The tar, from the cache if the recipe is still the same."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / f"{NAME}.tar"
-    stamp = folder / f"{NAME}.recipe"
-    packages = closure(PACKAGES)
-    recipe = f"{VERSION} {' '.join(packages)}\n"
-    if target.exists() and stamp.exists() and stamp.read_text() == recipe:
+    target = folder / f"{recipe.name}.tar"
+    stamp = folder / f"{recipe.name}.recipe"
+    packages = closure(recipe)
+    contents = f"{VERSION} {' '.join(packages)}\n"
+    if target.exists() and stamp.exists() and stamp.read_text() == contents:
         return target
     with tempfile.TemporaryDirectory(prefix="demo-image-") as work:
         # apt drops its rights for a download, so its user must be able to write here.
@@ -136,7 +160,7 @@ def make_tar(folder: Path) -> Path:
         subprocess.run(["tar", "-c", "--sort=name", "--numeric-owner", "-f", temporary, "-C", root,
                         "."], check=True)
         temporary.rename(target)
-    stamp.write_text(recipe)
+    stamp.write_text(contents)
     return target
 
 

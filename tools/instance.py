@@ -13,6 +13,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -20,10 +21,12 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+import builder
+
 GATEWAY_UID = 64100  # numeric, unprivileged, outside every id range given to sandboxes
 PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-agent", "sandbox")
 START_SECONDS = 60  # the first start formats the storage pool
-STOP_SECONDS = 15
+STOP_SECONDS = 45  # longer than the gateway's own patience with what runs
 POLL_SECONDS = 0.02
 
 
@@ -46,7 +49,12 @@ class Settings:
     metrics_port: int = 9464
     shells: int = 16
     storage_pool_mb: int = 0  # 0: the node's own rule
+    store: str = ""  # a URL; empty: SQLite in the gateway's folder
     fault_point: str = ""  # where a fault-point build kills itself
+    gateway_variables: dict[str, str] = dataclasses.field(default_factory=dict)
+    # More options by name, as in a configuration file.
+    gateway_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    node_options: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def free_port() -> int:
@@ -135,7 +143,15 @@ class Instance:
     # --- facts ---------------------------------------------------------------------------
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.settings.port}"
+        scheme = "https" if self.settings.gateway_options.get("tls-cert") else "http"
+        return f"{scheme}://127.0.0.1:{self.settings.port}"
+
+    @property
+    def trust(self) -> ssl.SSLContext | None:
+        """For what is asked here, on this machine, any certificate of its own will do."""
+        if self.url.startswith("http:"):
+            return None
+        return ssl._create_unverified_context()
 
     @property
     def token(self) -> str:
@@ -211,13 +227,16 @@ class Instance:
 
     def spawn_node(self) -> None:
         s = self.settings
-        argv = [str(self.bin / "sandbox-node"), "--state", str(self.state),
-                "--gateway-gid", str(GATEWAY_UID), "--shells", str(s.shells),
+        argv = [str(self.bin / "sandbox-node"), "--config", "", "--state", str(self.state),
+                "--gateway-group", str(GATEWAY_UID), "--shells", str(s.shells),
                 "--agent", str(self.bin / "sandbox-agent"),
                 "--image-helper", str(self.bin / "sandbox-image"),
                 "--name-prefix", s.name_prefix, "--subnet", s.subnet, "--id-base", str(s.id_base)]
         if s.storage_pool_mb:
             argv += ["--storage-pool-mb", str(s.storage_pool_mb)]
+        if builder.kept_folder().exists():
+            argv += ["--builder-root", str(builder.kept_folder())]
+        argv += [f"--{name}={value}" for name, value in s.node_options.items()]
         self.node.start(argv, self.log_path("sandbox-node"), env=self.environment("node"))
 
     def start_gateway(self) -> None:
@@ -227,10 +246,13 @@ class Instance:
 
     def spawn_gateway(self) -> None:
         s = self.settings
-        argv = [str(self.bin / "sandbox-gateway"), "--state", str(self.state),
+        argv = [str(self.bin / "sandbox-gateway"), "--config", "", "--state", str(self.state),
                 "--listen", f"127.0.0.1:{s.port}",
                 "--metrics-listen", f"127.0.0.1:{s.metrics_port}",
                 "--node-socket", str(self.node_socket)]
+        if s.store:
+            argv += ["--store", s.store]
+        argv += [f"--{name}={value}" for name, value in s.gateway_options.items()]
         self.gateway.start(argv, self.log_path("sandbox-gateway"), user=GATEWAY_UID,
                            group=GATEWAY_UID, extra_groups=[], umask=0o077,
                            env=self.environment("gateway"))
@@ -244,6 +266,8 @@ class Instance:
                 out[name] = os.environ[name]
         if self.settings.fault_point.startswith(f"{role}."):
             out["SANDBOX_FAULT"] = self.settings.fault_point
+        if role == "gateway":
+            out |= self.settings.gateway_variables
         return out
 
     def wait_for(self, program: str, process: Process, ready) -> None:
@@ -265,7 +289,8 @@ class Instance:
 
     def gateway_ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5,
+                                        context=self.trust) as answer:
                 return answer.status == 200 and (self.state / "gateway" / "admin.token").exists()
         except (OSError, urllib.error.URLError):
             return False
@@ -296,7 +321,7 @@ class Instance:
             headers["Content-Type"] = "application/x-tar"
         request = urllib.request.Request(self.url + path, data=data, method=method, headers=headers)
         try:
-            with urllib.request.urlopen(request, timeout=seconds) as answer:
+            with urllib.request.urlopen(request, timeout=seconds, context=self.trust) as answer:
                 return answer.status, decode(answer.read())
         except urllib.error.HTTPError as error:
             return error.code, decode(error.read())
@@ -480,7 +505,41 @@ def kernel_objects(instance: Instance) -> dict[str, list[str]]:
         "agent_folders": sorted(os.listdir(instance.state / "run" / "sandboxes")),
         "storage": sorted(name for path in areas if path.is_dir() for name in os.listdir(path)),
         "processes": sorted(processes_of_ids(instance.settings.id_base)),
+        "loop_devices": sorted(loop_devices(instance.state)),
+        "namespaces": namespaces_held(instance.node.pid()),
+        "firewall": firewall_rows(prefix),
+        "run_files": files_beneath(instance.state / "run"),
+        "gateway_files": files_beneath(instance.state / "gateway"),
     }
+
+
+def namespaces_held(pid: int | None) -> list[str]:
+    """Those that a process keeps alive by a descriptor."""
+    found = set()
+    for entry in Path(f"/proc/{pid}/fd").iterdir() if pid else ():
+        try:
+            target = os.readlink(entry)
+        except FileNotFoundError:
+            continue
+        if target.split(":")[0] in ("net", "user", "mnt", "pid", "ipc", "uts", "cgroup"):
+            found.add(target)
+    return sorted(found)
+
+
+def firewall_rows(prefix: str) -> list[str]:
+    """Lines of the instance's own tables: rules, and the elements of their sets."""
+    rows = []
+    for family, table in nft_tables():
+        if table == prefix or table.startswith((f"{prefix}_", f"{prefix}-")):
+            out = subprocess.run(["nft", "list", "table", family, table], capture_output=True,
+                                 text=True, check=False).stdout
+            rows += out.replace(", ", ",\n").splitlines()
+    return rows
+
+
+def files_beneath(folder: Path) -> list[str]:
+    return sorted(os.path.join(path, name) for path, folders, files in os.walk(folder)
+                  for name in (*folders, *files))
 
 
 def processes_of_ids(id_base: int, span: int = 65536 * 4096) -> list[str]:

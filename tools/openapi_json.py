@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Turns api/openapi.yaml into C++ string literals of its JSON: openapi_json.py IN.yaml OUT.inc"""
+"""Turns api/openapi.yaml into pieces of its JSON for C++: openapi_json.py IN.yaml OUT.inc"""
 
 import json
 import sys
@@ -9,8 +9,7 @@ import yaml
 PIECE_BYTES = 8000  # compilers limit the length of one literal
 
 
-def literals(document: str) -> str:
-    data = document.encode()
+def pieces(data: bytes) -> str:
     lines = []
     for start in range(0, len(data), PIECE_BYTES):
         piece = data[start : start + PIECE_BYTES]
@@ -18,7 +17,7 @@ def literals(document: str) -> str:
             chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\?' else f"\\{byte:03o}"
             for byte in piece
         )
-        lines.append(f'"{text}"')
+        lines.append(f'std::string_view("{text}", {len(piece)}),')
     return "\n".join(lines) + "\n"
 
 
@@ -27,7 +26,7 @@ def main() -> None:
     with open(source, encoding="utf-8") as file:
         document = json.dumps(yaml.safe_load(file), separators=(",", ":"), default=str)
     with open(target, "w", encoding="utf-8") as file:
-        file.write(literals(document))
+        file.write(pieces(document.encode()))
 
 
 if __name__ == "__main__":

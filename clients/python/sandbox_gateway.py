@@ -5,41 +5,60 @@
     with Gateway() as gw, gw.create("debian:12", cpus=1, memory_mb=512) as sbx:
         print(sbx.run(["uname", "-a"]).stdout)
 
-The address and token come from SANDBOX_GATEWAY_URL and SANDBOX_GATEWAY_TOKEN unless given.
+The address and token come from SANDBOX_GATEWAY_URL and SANDBOX_GATEWAY_TOKEN unless given, the
+authorities of an https:// gateway from SANDBOX_GATEWAY_CA_FILE (else the system's).
 `AsyncGateway` is the same with `await`. Everything raised derives from `GatewayError`.
 
 Longer than 600 lines because it is one file on purpose: it is fetched from a gateway
 (/clients/sandbox_gateway.py) and dropped into a project; httpx is all it needs. How it is built:
-what the API is asked and how answers are read is written once, as generators ("plans") that yield
-requests and get responses; `Gateway` and `AsyncGateway` only carry the requests out.
+every call is written once, as a generator (a "plan") that yields steps (send this request, sleep,
+read on) and gets their outcomes. `@_operation` and `@_flow` make methods of plans: on a `Sandbox`
+they are carried out at once by `Gateway`, on an `AsyncSandbox` they are awaited from
+`AsyncGateway`. Only these two, near the end, do any I/O.
 """
 
 from __future__ import annotations
 
 import base64
+import codecs
 import contextlib
 import dataclasses
+import datetime
+import fnmatch
+import functools
+import inspect
+import io
 import json
 import os
 import random
+import ssl
+import stat as stat_bits
+import tarfile
 import tempfile
+import threading
 import time
+import types
 import uuid
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import (
+    AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence)
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Concatenate, Self, cast, overload
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
 import anyio.to_thread
 import httpx
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
-    "AsyncGateway", "AsyncSandbox", "CommandError", "Conflict", "ConnectionFailed", "Event",
-    "FileEntry", "Forbidden", "Gateway", "GatewayError", "Image", "InternalError", "InvalidRequest",
+    "AsyncBuilds", "AsyncFiles", "AsyncGateway", "AsyncImages", "AsyncSandbox", "AsyncSession",
+    "AsyncSessions", "AsyncTeams", "AsyncTokens", "Build", "BuildFailed", "Builds",
+    "CommandError", "Conflict", "ConnectionFailed", "Event", "FileChange", "FileEntry", "Files",
+    "Forbidden", "Gateway", "GatewayError", "Image", "Images", "InternalError", "InvalidRequest",
     "NotFound", "NotReady", "NotSupported", "Overloaded", "Result", "Sandbox", "SandboxFailed",
-    "StorageFull", "Unauthenticated", "Unavailable", "WaitTimeout",
+    "Session", "SessionExited", "Sessions", "StorageFull", "Teams", "Token", "Tokens",
+    "Unauthenticated", "Unavailable", "UnsafeArchive", "WaitTimeout",
 ]
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -52,17 +71,36 @@ _ATTEMPTS = 4
 _FIRST_PAUSE = 0.2
 # A Retry-After beyond this is for the caller to decide about.
 _RETRY_AFTER_MAX = 20.0
+# A stream that breaks off is taken up again until this much was slept in a row without a byte:
+# longer than a gateway takes to restart.
+_RESUME_SECONDS = 60.0
+_RESUME_PAUSE_MAX = 5.0
+_LASTING_SECONDS = 5.0
 _CHUNK = 1 << 20
-_EVENT_BYTES_MAX = 1 << 20
+_LINE_BYTES_MAX = 16 << 20  # an event, or a record of a log
 _PAGE = 1000
 # Clean-up after an interruption must end soon.
 _CLEANUP_TIMEOUT = 15.0
 _IMPORT_TIMEOUT = 900.0
 _IDENTITY = {"Accept-Encoding": "identity"}
+_OUTPUT_BYTES_MAX = 32 << 20  # of a Result: what the gateway's own limit for `run` is
+# Input up to this goes with the request that starts the command; its limit is 12 MiB of JSON.
+_INLINE_STDIN_MAX = 4 << 20
+# A command that may not last longer than this needs no signs of life on its way.
+_SHORT_COMMAND_SEC = 10.0
+# What a folder from a sandbox may fill on this machine unless the caller says otherwise.
+DOWNLOAD_BYTES_MAX = 64 << 30
+_DOWNLOAD_MEMBERS_MAX = 5_000_000
+_TAR_BLOCK = 512
+_TAR_HEADER_BYTES_MAX = 1 << 20  # extended headers hold names and times
+_PACKING_LEVEL = 1
 
-type Plan[T] = Generator[_Request | _Sleep, httpx.Response | None, T]
-type Source = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO
+type Plan[T] = Generator[_Step, Any, T]
+type Flow[I] = Generator[_Step | _Emit[I], Any, None]
+type Source = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO | Iterable[bytes]
 type Command = str | Sequence[str]
+type Mode = int | str  # 0o644 or "0644"
+_list = list  # inside classes with a method of that name
 
 
 # ---------------------------------------------------------------------------------------- errors
@@ -120,6 +158,10 @@ class Unavailable(GatewayError):
     """The gateway cannot do it now."""
 
 
+class SessionExited(Conflict):
+    """Input for a session whose command has ended."""
+
+
 class StorageFull(GatewayError):
     """The sandbox's storage is full."""
 
@@ -132,6 +174,13 @@ class ConnectionFailed(GatewayError):
     """No connection, or it ended before the answer. A command may or may not have run."""
 
 
+class UnsafeArchive(GatewayError):
+    """A downloaded folder holds a name or a link that leaves it; `details["name"]` is it."""
+
+    def __init__(self, name: str, why: str):
+        super().__init__(f"{name[:200]!r} {why}", code="archive_invalid", details={"name": name})
+
+
 class WaitTimeout(GatewayError):
     """The time given for waiting is over; what was waited for goes on."""
 
@@ -142,6 +191,10 @@ class SandboxFailed(GatewayError):
     def __init__(self, message: str, *, code: str, data: Mapping[str, Any]):
         super().__init__(message, code=code)
         self.data = dict(data)
+
+
+class BuildFailed(GatewayError):
+    """A build that ended without an image: `code` is its reason, `details` the build."""
 
 
 class CommandError(GatewayError):
@@ -163,8 +216,9 @@ class CommandError(GatewayError):
 
 
 _ERRORS_BY_CODE: dict[str, type[GatewayError]] = {
-    "not_ready": NotReady, "not_supported": NotSupported, "disk_full": StorageFull,
-    "image_not_allowed": Forbidden, "permission_denied": Forbidden, "read_only": Forbidden,
+    "not_ready": NotReady, "session_exited": SessionExited, "not_supported": NotSupported,
+    "disk_full": StorageFull, "image_not_allowed": Forbidden, "permission_denied": Forbidden,
+    "read_only": Forbidden,
 }
 _ERRORS_BY_STATUS: dict[int, type[GatewayError]] = {
     401: Unauthenticated, 403: Forbidden, 404: NotFound, 409: Conflict, 429: Overloaded,
@@ -178,7 +232,7 @@ def _error_from(status: int, body: Any, text: str, request_id: str | None) -> Ga
         error = {"code": "unauthenticated" if status == 401 else "internal",
                  "message": f"the gateway answered with status {status}: {text[:200]}"}
     code = str(error.get("code", "internal"))
-    details = error.get("details") if isinstance(error.get("details"), dict) else {}
+    details = error["details"] if isinstance(error.get("details"), dict) else {}
     kind = _ERRORS_BY_CODE.get(code) or _ERRORS_BY_STATUS.get(status)
     if kind is None:
         kind = InternalError if status >= 500 else InvalidRequest
@@ -240,6 +294,18 @@ class Event:
 
 
 @dataclasses.dataclass(frozen=True)
+class FileChange:
+    """What happened beneath a watched path. `type` is ready (the watch stands), created, modified,
+    attributes, deleted, moved (`source` is the old path), overflow (changes were missed: look for
+    yourself) or gone (the watched folder itself; nothing follows)."""
+
+    type: str
+    path: str = ""
+    is_directory: bool = False
+    source: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
 class FileEntry:
     """One name of a listing. `type` is file, directory, symlink, ..."""
 
@@ -252,6 +318,7 @@ class FileEntry:
     gid: int | None = None
     mtime: str | float | None = None
     link_target: str | None = None
+    path_encoded: str | None = None  # of a name that is not UTF-8, ready for a query
 
 
 @dataclasses.dataclass(frozen=True)
@@ -269,16 +336,82 @@ class Image:
     config: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """An image build; `image` is what a create takes."""
+
+    id: str
+    state: str = ""
+    image: str = ""
+    digest: str = ""
+    cached: bool = False
+    reason: str = ""
+    message: str = ""
+    team: str = ""
+    owner: str = ""
+    progress: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    created_at: str | None = None
+    started_at: str | None = None
+    ended_at: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Token:
+    """A token for the API. `secret` is known of one that was just made, and never shown again."""
+
+    id: str
+    name: str
+    team: str = ""
+    subject: str = ""
+    member: bool = False
+    every_team: bool = False
+    role: str = "member"
+    scopes: Sequence[str] = ()
+    created_at: str | None = None
+    expires_at: str | None = None
+    last_used_at: str | None = None
+    secret: str | None = dataclasses.field(default=None, repr=False)
+
+
 def _read_into[T](kind: type[T], data: Mapping[str, Any]) -> T:
     """A newer gateway may say more than this file knows: the rest is left out."""
     known = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in data.items() if name in known})
 
 
-# -------------------------------------------------------------------------- requests and bodies
+class _Kept:
+    """Output within a limit: of more, the first quarter and the last three quarters."""
+
+    def __init__(self, limit: int = _OUTPUT_BYTES_MAX):
+        self._head_max = limit // 4
+        self._tail_max = limit - self._head_max
+        self._head = bytearray()
+        self._tail = bytearray()
+        self.dropped = 0
+
+    def add(self, piece: bytes) -> None:
+        room = self._head_max - len(self._head)
+        self._head += piece[:room]
+        self._tail += piece[room:] if room < len(piece) else b""
+        if len(self._tail) > 2 * self._tail_max:  # seldom, since it copies
+            self._cut()
+
+    def _cut(self) -> None:
+        excess = max(0, len(self._tail) - self._tail_max)
+        del self._tail[:excess]
+        self.dropped += excess
+
+    def all(self) -> bytes:
+        self._cut()
+        return bytes(self._head + self._tail)
+
+
+# -------------------------------------------------------------------------------------- the steps
 
 @dataclasses.dataclass
 class _Request:
+    """Send it, and read the answer whole."""
+
     method: str
     target: str
     json: Any = None
@@ -286,10 +419,23 @@ class _Request:
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
     read_timeout: float | None = None  # longest silence, where it is not the gateway's default
     repeat: bool = False  # safe to send again
-    sink: _Sink | None = None  # gets the body of a 2xx piece by piece
 
     def content(self) -> bytes | None:
         return None if self.json is None else json.dumps(self.json).encode()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Open:
+    """Send it and answer with the head; the body is read by `_READ`. Not a 2xx raises."""
+
+    request: _Request
+
+
+class _Read:
+    """The next piece of the open answer; empty at its end."""
+
+
+_READ = _Read()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -297,50 +443,134 @@ class _Sleep:
     seconds: float
 
 
-class _Sink:
-    """Takes the body of an answer."""
+@dataclasses.dataclass(frozen=True)
+class _Call:
+    """Call it. What may block goes to a thread when asynchronous; what it returns is awaited
+    then, if it can be."""
 
-    def restart(self) -> bool:
-        """Forgets what came so far, before another attempt; False when that cannot be."""
-        raise NotImplementedError
-
-    def write(self, piece: bytes) -> None:
-        raise NotImplementedError
-
-
-class _FileSink(_Sink):
-    def __init__(self, file: BinaryIO, ours: bool):
-        self.file = file
-        self.ours = ours
-        self.begun = False
-
-    def restart(self) -> bool:
-        if self.begun and not self.ours:
-            return False
-        if self.begun:
-            self.file.seek(0)
-            self.file.truncate()
-        return True
-
-    def write(self, piece: bytes) -> None:
-        self.begun = True
-        self.file.write(piece)
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...] = ()
+    blocks: bool = True
 
 
-class _EventSink(_Sink):
-    """Server-Sent Events to calls."""
+@dataclasses.dataclass(frozen=True)
+class _Emit[I]:
+    """The caller's iterator gives this out."""
 
-    def __init__(self, take: Callable[[_StreamEvent], None]):
-        self.decoder = _EventDecoder()
-        self.take = take
+    item: I
 
-    def restart(self) -> bool:
-        self.decoder = _EventDecoder()
-        return True
 
-    def write(self, piece: bytes) -> None:
-        for event in self.decoder.feed(piece):
-            self.take(event)
+type _Step = _Request | _Open | _Read | _Sleep | _Call
+
+
+class _Sync:
+    """What is asked of it happens at once."""
+
+    _gateway: Any
+
+
+class _Async:
+    """What is asked of it is awaited."""
+
+    _gateway: Any
+
+
+class _operation[**P, T]:
+    """Makes a method of a plan."""
+
+    def __init__(self, plan: Callable[Concatenate[Any, P], Plan[T]]):
+        @functools.wraps(plan)
+        def call(part: Any, *arguments: P.args, **options: P.kwargs) -> Any:
+            return part._gateway._carry_out(plan(part, *arguments, **options))
+
+        self._call = call
+        self.__doc__ = plan.__doc__
+
+    @overload
+    def __get__(self, part: None, kind: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, part: _Sync, kind: type) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, part: _Async, kind: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, part: Any, kind: type) -> Any:
+        return self._call if part is None else types.MethodType(self._call, part)
+
+
+class _flow[**P, I]:
+    """Makes an iterator (or an asynchronous one) of a plan that emits."""
+
+    def __init__(self, plan: Callable[Concatenate[Any, P], Flow[I]]):
+        @functools.wraps(plan)
+        def call(part: Any, *arguments: P.args, **options: P.kwargs) -> Any:
+            return part._gateway._emitted(plan(part, *arguments, **options))
+
+        self._call = call
+        self.__doc__ = plan.__doc__
+
+    @overload
+    def __get__(self, part: None, kind: type) -> Callable[..., Any]: ...
+    @overload
+    def __get__(self, part: _Sync, kind: type) -> Callable[P, Iterator[I]]: ...
+    @overload
+    def __get__(self, part: _Async, kind: type) -> Callable[P, AsyncIterator[I]]: ...
+    def __get__(self, part: Any, kind: type) -> Any:
+        return self._call if part is None else types.MethodType(self._call, part)
+
+
+# ----------------------------------------------------------------------------------------- bodies
+
+class _OpenSource:
+    """A body to stream: its length when known, and its pieces. Closes only what it opened."""
+
+    def __init__(self, source: Source):
+        self._file: BinaryIO | None = None
+        self._pieces: Iterator[bytes] = iter(())
+        self._ours = isinstance(source, str | os.PathLike)
+        self.length: int | None = None
+        if isinstance(source, str | os.PathLike):
+            self._file = open(source, "rb")  # noqa: SIM115 (closed by close())
+            self.length = os.fstat(self._file.fileno()).st_size
+        elif isinstance(source, bytes | bytearray | memoryview):
+            view = memoryview(source).cast("B")
+            self.length = len(view)
+            self._pieces = (bytes(view[at : at + _CHUNK]) for at in range(0, len(view), _CHUNK))
+        elif hasattr(source, "read"):
+            self._file = cast(BinaryIO, source)
+        else:
+            self._pieces = filter(None, source)
+
+    @staticmethod
+    def again(source: Source) -> bool:
+        """Whether it can be read once more."""
+        return isinstance(source, bytes | bytearray | memoryview | str | os.PathLike)
+
+    def read(self) -> bytes:
+        return next(self._pieces, b"") if self._file is None else self._file.read(_CHUNK)
+
+    def pieces(self) -> Iterator[bytes]:
+        while piece := self.read():
+            yield piece
+
+    async def pieces_async(self) -> AsyncIterator[bytes]:
+        while piece := await anyio.to_thread.run_sync(self.read):
+            yield piece
+
+    def close(self) -> None:
+        if self._ours and self._file is not None:
+            self._file.close()
+
+
+class _LineDecoder:
+    """Bytes in, lines out."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if len(self._rest) > _LINE_BYTES_MAX:
+            raise InternalError("a line of the gateway's is too long")
+        return lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -354,16 +584,13 @@ class _EventDecoder:
     """Server-Sent Events without I/O: bytes in, events out."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._lines = _LineDecoder()
         self._id = ""
         self._type = ""
         self._data: list[str] = []
 
     def feed(self, piece: bytes) -> Iterator[_StreamEvent]:
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        if len(self._rest) > _EVENT_BYTES_MAX:
-            raise InternalError("an event of the gateway is too long")
-        for raw in lines:
+        for raw in self._lines.feed(piece):
             line = raw.removesuffix(b"\r").decode("utf-8", "replace")
             if not line:
                 if self._data:
@@ -380,46 +607,313 @@ class _EventDecoder:
                 self._type = value
 
 
-class _OpenSource:
-    """A body to stream: its length when known, and its pieces. Closes only what it opened."""
-
-    def __init__(self, source: Source):
-        self._ours = isinstance(source, str | os.PathLike)
-        if isinstance(source, str | os.PathLike):
-            self._file: BinaryIO | None = open(source, "rb")  # noqa: SIM115 (closed by close())
-            self.length: int | None = os.fstat(self._file.fileno()).st_size
-            self._bytes = b""
-        elif isinstance(source, bytes | bytearray | memoryview):
-            self._file, self._bytes = None, bytes(source)
-            self.length = len(self._bytes)
-        else:
-            self._file, self._bytes, self.length = source, b"", None
-
-    def read(self) -> bytes:
-        if self._file is not None:
-            return self._file.read(_CHUNK)
-        piece, self._bytes = self._bytes[:_CHUNK], self._bytes[_CHUNK:]
-        return piece
-
-    def pieces(self) -> Iterator[bytes]:
-        while piece := self.read():
-            yield piece
-
-    async def pieces_async(self) -> AsyncIterator[bytes]:
-        while piece := await anyio.to_thread.run_sync(self.read):
-            yield piece
-
-    def close(self) -> None:
-        if self._ours and self._file is not None:
-            self._file.close()
-
-
 def _connection_failed(error: Exception, url: str) -> ConnectionFailed:
     return ConnectionFailed(f"request to {url}: {error or type(error).__name__}",
                             code="connection_failed")
 
 
-# ----------------------------------------------------------------------------------------- plans
+# ---------------------------------------------------------------------------------------- folders
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in large pieces."""
+    gathered = bytearray()
+    for piece in pieces:
+        gathered += piece
+        if len(gathered) >= _CHUNK // 4:
+            yield bytes(gathered)
+            gathered.clear()
+    if gathered:
+        yield bytes(gathered)
+
+
+def _packer() -> tuple[str, Any]:
+    """A content coding and what makes it: zstd where the package zstandard is there (it costs a
+    quarter of the time), else gzip."""
+    try:
+        import zstandard
+    except ImportError:
+        return "gzip", zlib.compressobj(_PACKING_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return "zstd", zstandard.ZstdCompressor(level=_PACKING_LEVEL).compressobj()
+
+
+def _accepted_packing() -> str:
+    """What a download may be packed with: httpx takes zstd off where zstandard is there."""
+    return "zstd, gzip" if _packer()[0] == "zstd" else "gzip"
+
+
+def _packed(pieces: Iterable[bytes], packer: Any) -> Iterator[bytes]:
+    for piece in pieces:
+        yield packer.compress(piece)
+    yield packer.flush()
+
+
+def _walk(folder: Path, prefix: str, excluded: Callable[[str], bool]) -> Iterator[tuple[str, Path]]:
+    """Names and paths beneath, parents first, sorted; links are not followed."""
+    for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
+        name = prefix + entry.name
+        if excluded(name):
+            continue
+        yield name, Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            yield from _walk(Path(entry.path), f"{name}/", excluded)
+
+
+def _tar_of(folder: str | os.PathLike[str], exclude: Sequence[str]) -> Iterator[bytes]:
+    """A tar of what is in the folder, made while it is read. The folder itself is no member: its
+    mode and time are not what the target's should be. Sockets, pipes and devices are left out."""
+    def excluded(name: str) -> bool:
+        return any(fnmatch.fnmatchcase(name, pattern) or
+                   fnmatch.fnmatchcase(name.rpartition("/")[2], pattern) for pattern in exclude)
+
+    # Only to describe members: it knows hard links. Nothing is written to it.
+    describe = tarfile.TarFile(fileobj=io.BytesIO(), mode="w",
+                               format=tarfile.PAX_FORMAT)
+    for name, path in _walk(Path(folder), "", excluded):
+        member = describe.gettarinfo(path, name)
+        if member is None or not (member.isreg() or member.isdir() or member.issym() or
+                                  member.islnk()):
+            continue
+        member.uname = member.gname = ""
+        yield member.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
+        if member.isreg():
+            yield from _tar_content(path, member.size)
+    yield bytes(2 * _TAR_BLOCK)
+
+
+def _tar_content(path: Path, size: int) -> Iterator[bytes]:
+    left = size
+    with path.open("rb", buffering=0) as file:
+        while left:
+            piece = file.read(min(left, _CHUNK))
+            if not piece:
+                raise OSError(f"{path} became shorter while it was read")
+            left -= len(piece)
+            yield piece
+    yield bytes(-size % _TAR_BLOCK)
+
+
+class _Member(tarfile.TarInfo):
+    """Refuses extended headers so large that they could only be meant to fill the memory."""
+
+    _EXTENDED = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE,
+                 tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.type in self._EXTENDED and self.size > _TAR_HEADER_BYTES_MAX:
+            raise UnsafeArchive(self.name, f"has a header of {self.size} bytes")
+        return super()._proc_member(tar)  # type: ignore[misc]
+
+
+class _Unpacker:
+    """Unpacks a tar that a sandbox made, so what it says is hostile. Nothing is written outside
+    the folder: every member's parents are real folders, links come last, what is in the way is
+    replaced and not written through. Python's own filter for such archives has its say first."""
+
+    def __init__(self, target: Path, skip_unsafe: bool, bytes_max: int):
+        self._target = target
+        self._skip_unsafe = skip_unsafe
+        self._bytes_left = bytes_max
+        self._folders: set[str] = {""}
+        self._modes: list[tuple[Path, tarfile.TarInfo]] = []
+        self._links: list[tarfile.TarInfo] = []
+
+    def run(self, file: BinaryIO) -> None:
+        with tarfile.open(fileobj=file, mode="r|", tarinfo=_Member, encoding="utf-8",
+                          errors="surrogateescape") as tar:
+            left = _DOWNLOAD_MEMBERS_MAX
+            while (member := tar.next()) is not None:
+                tar.members = []  # type: ignore[attr-defined]  # else they are all kept
+                left -= 1
+                if left < 0:
+                    raise UnsafeArchive(member.name, "is one name too many for one folder")
+                self._attempt(self._take, tar, member)
+        # Symbolic links last: until then no name leads anywhere else.
+        for link in sorted(self._links, key=lambda link: link.islnk()):
+            self._attempt(self._make_link, link)
+        for link in self._links:
+            self._attempt(self._check_link, link)
+        for path, member in reversed(self._modes):
+            self._set_mode(path, member)
+
+    def _attempt(self, take: Callable[..., None], *arguments: Any) -> None:
+        try:
+            take(*arguments)
+        except UnsafeArchive:
+            if not self._skip_unsafe:
+                raise
+
+    def _take(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self._check(member)
+        if member.issym():
+            self._links.append(member)
+        elif member.islnk():
+            if not self._make_hard_link(member):
+                self._links.append(member)
+        elif member.isdir():
+            path = self._folder(member.name)
+            self._modes.append((path, member))
+        else:
+            self._write(tar, member)
+
+    def _check(self, member: tarfile.TarInfo) -> None:
+        self._parts(member.name)
+        if not (member.isreg() or member.isdir() or member.issym() or member.islnk()):
+            raise UnsafeArchive(member.name, "is neither file, folder nor link")
+        if not member.isdir():
+            self._place(member.name)  # else the filter looks where an old link leads
+        try:
+            tarfile.data_filter(member, str(self._target))
+        except tarfile.FilterError as error:
+            raise UnsafeArchive(member.name, f"is refused: {error}") from None
+
+    @staticmethod
+    def _parts(name: str) -> list[str]:
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if name.startswith("/") or ".." in parts or "\0" in name:
+            raise UnsafeArchive(name, "is no name within the folder")
+        if os.name == "nt" and any(character in name for character in "\\:"):
+            raise UnsafeArchive(name, "is no name on this system")
+        return parts
+
+    def _folder(self, name: str) -> Path:
+        """That folder as a real one, made where it is missing."""
+        path, known = self._target, ""
+        for part in self._parts(name):
+            path, known = path / part, f"{known}/{part}"
+            if known in self._folders:
+                continue
+            try:
+                mode = path.lstat().st_mode
+            except FileNotFoundError:
+                path.mkdir(0o755)
+            else:
+                if not stat_bits.S_ISDIR(mode):
+                    raise UnsafeArchive(name, f"leads through {part!r}, which is no folder here")
+            self._folders.add(known)
+        return path
+
+    def _place(self, name: str) -> Path:
+        """Where a member other than a folder goes, with nothing in the way."""
+        parts = self._parts(name)
+        if not parts:
+            raise UnsafeArchive(name, "is the folder itself")
+        path = self._folder("/".join(parts[:-1])) / parts[-1]
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            pass
+        except (IsADirectoryError, PermissionError):
+            if path.is_dir() and not path.is_symlink():
+                raise UnsafeArchive(name, "is a folder here") from None
+            raise
+        return path
+
+    def _write(self, tar: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+        self._bytes_left -= member.size
+        if self._bytes_left < 0:
+            raise StorageFull("the folder is larger than `bytes_max`", code="body_too_large")
+        path = self._place(member.name)
+        content = tar.extractfile(member)
+        assert content is not None
+        with path.open("xb", buffering=0) as file:
+            while piece := content.read(_CHUNK):
+                if member.issparse() and piece.count(0) == len(piece):
+                    file.seek(len(piece), os.SEEK_CUR)  # a hole stays one
+                    continue
+                while piece:
+                    piece = piece[file.write(piece) :]
+            file.truncate(member.size)
+        self._set_mode(path, member)
+
+    def _make_hard_link(self, member: tarfile.TarInfo) -> bool:
+        """False while its target is not there."""
+        source = self._parts(member.linkname)
+        if not source:
+            raise UnsafeArchive(member.name, "links to the folder itself")
+        old = self._folder("/".join(source[:-1])) / source[-1]
+        if not old.is_symlink() and not old.exists():
+            return False
+        if old.is_dir() and not old.is_symlink():
+            raise UnsafeArchive(member.name, "is a hard link to a folder")
+        if self._parts(member.name) != source:
+            os.link(old, self._place(member.name), follow_symlinks=False)
+        return True
+
+    def _make_link(self, member: tarfile.TarInfo) -> None:
+        if member.issym():
+            os.symlink(member.linkname, self._place(member.name))
+        elif not self._make_hard_link(member):
+            raise UnsafeArchive(member.name, "is a hard link to nothing")
+
+    def _check_link(self, member: tarfile.TarInfo) -> None:
+        """Where it leads now that all links are there: one alone may look harmless."""
+        path = self._target.joinpath(*self._parts(member.name))
+        if path.is_symlink() and not Path(os.path.realpath(path)).is_relative_to(self._target):
+            path.unlink()
+            raise UnsafeArchive(member.name, "leads out of the folder")
+
+    @staticmethod
+    def _set_mode(path: Path, member: tarfile.TarInfo) -> None:
+        # The owner can always use what it downloaded; nothing is setuid.
+        path.chmod(member.mode & 0o777 | (0o700 if member.isdir() else 0o600))
+        with contextlib.suppress(OverflowError, OSError):
+            os.utime(path, (member.mtime, member.mtime))
+
+
+class _FolderSink:
+    """Takes a tar piece by piece and has it unpacked by a thread of its own, which reads it from
+    a pipe: no more of it is in memory than what fits there."""
+
+    def __init__(self, target: Path, skip_unsafe: bool, bytes_max: int):
+        self._unpacker = _Unpacker(target, skip_unsafe, bytes_max)
+        self._bytes_left = bytes_max + bytes_max // 4 + (1 << 30)  # headers and padding
+        self._last = b"\1"  # the end mark, when all is there: blocks of zeros
+        self._failure: BaseException | None = None
+        reading, writing = os.pipe()
+        self._out = os.fdopen(writing, "wb", buffering=_CHUNK)
+        self._thread = threading.Thread(target=self._unpack, args=(os.fdopen(reading, "rb"),),
+                                        daemon=True, name="unpack")
+        self._thread.start()
+
+    def _unpack(self, file: BinaryIO) -> None:
+        try:
+            with file:
+                self._unpacker.run(file)
+                while file.read(_CHUNK):  # what follows the end mark
+                    pass
+        except BaseException as error:  # told by write() or end()
+            self._failure = error
+
+    def write(self, piece: bytes) -> None:
+        self._bytes_left -= len(piece)
+        if self._bytes_left < 0:
+            raise StorageFull("the folder is larger than `bytes_max`", code="body_too_large")
+        self._last = (self._last + piece)[-_TAR_BLOCK:]
+        try:
+            self._out.write(piece)
+        except BrokenPipeError:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """All of it came: waits for the thread and tells how it ended."""
+        with contextlib.suppress(BrokenPipeError):
+            self._out.close()
+        self._thread.join()
+        broken = isinstance(self._failure, tarfile.TarError)
+        if broken or (self._failure is None and any(self._last)):
+            raise InternalError(f"the folder's archive is broken: {self._failure or 'no end mark'}",
+                                code="archive_invalid") from self._failure
+        if self._failure is not None:
+            raise self._failure
+
+    def abort(self) -> None:
+        """The rest will not come; what is written stays."""
+        with contextlib.suppress(BaseException):
+            self.end()
+
+
+# ----------------------------------------------------------------------------------------- asking
 
 def _ask(request: _Request) -> Plan[httpx.Response]:
     """One request with its repetitions; the answer is a 2xx."""
@@ -430,11 +924,10 @@ def _ask(request: _Request) -> Plan[httpx.Response]:
         try:
             response = yield request
         except ConnectionFailed:
-            if last or (request.sink is not None and not request.sink.restart()):
+            if last:
                 raise
             yield _Sleep(pause)
             continue
-        assert response is not None
         if response.status_code in (429, 503) and not last:
             after = response.headers.get("retry-after", "")
             wanted = float(after) if after.isdecimal() else pause
@@ -469,13 +962,56 @@ def _pages(path: str, query: list[tuple[str, str]], limit: int | None = None,
         if page_size is not None:
             count = page_size if limit is None else min(page_size, limit - len(items))
             more.append(("limit", str(count)))
-        text = urlencode(query + more, quote_via=quote)
-        page = yield from _get(f"{path}?{text}" if text else path)
+        page = yield from _get(_with_query(path, query + more))
         items += page["items"]
         cursor = page.get("next_cursor")
-        if not cursor or not page["items"]:
+        if not cursor:  # a page may be empty before the end
             break
     return items
+
+
+def _named(filters: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """Given filters; `from_` is the API's `from`, which Python keeps for itself."""
+    return [(name.rstrip("_"), value) for name, value in filters.items() if value is not None]
+
+
+class _Resume:
+    """How long a broken stream is taken up again: a few times before anything came, then until
+    `_RESUME_SECONDS` were slept without going on."""
+
+    def __init__(self) -> None:
+        self._begun = False
+        self._failures = 0
+        self._slept = 0.0
+        self._opened_at: float | None = None
+
+    def opened(self) -> None:
+        """The gateway answered. A stream that then lasts for a while is no failure, though
+        nothing came: proxies cut silent ones."""
+        self._begun, self._opened_at = True, time.monotonic()
+
+    def went_on(self) -> None:
+        self._begun, self._failures, self._slept = True, 0, 0.0
+
+    def pause(self, error: GatewayError) -> _Sleep:
+        """The pause before the next attempt; raises the error when there should be none."""
+        passing = isinstance(error, ConnectionFailed) or error.status in (429, 502, 503, 504)
+        if self._opened_at is not None and time.monotonic() - self._opened_at > _LASTING_SECONDS:
+            self.went_on()
+        self._opened_at = None
+        self._failures += 1
+        if not passing or self._slept >= _RESUME_SECONDS:
+            raise error
+        if not self._begun and self._failures >= _ATTEMPTS:
+            raise error
+        seconds = min(_RESUME_PAUSE_MAX, _FIRST_PAUSE * 2 ** (self._failures - 1))
+        self._slept += seconds
+        return _Sleep(seconds * random.uniform(0.8, 1.2))
+
+
+def _with_query(path: str, query: Mapping[str, Any] | Sequence[tuple[str, Any]]) -> str:
+    text = urlencode(query, quote_via=quote)
+    return f"{path}?{text}" if text else path
 
 
 def _path(sandbox: str, suffix: str = "") -> str:
@@ -485,6 +1021,12 @@ def _path(sandbox: str, suffix: str = "") -> str:
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
+
+def _octal(mode: Mode | None) -> str | None:
+    return f"{mode:04o}" if isinstance(mode, int) else mode
+
+
+# -------------------------------------------------------------------------------------- sandboxes
 
 def _settled(data: Mapping[str, Any]) -> bool:
     return data["state"] not in ("queued", "starting")
@@ -498,18 +1040,25 @@ def _check_ready(data: Mapping[str, Any]) -> None:
                             + (f": {message}" if message else ""), code=reason, data=data)
 
 
-def _wait_ready(sandbox: str, timeout: float | None) -> Plan[dict[str, Any]]:
+def _wait_until(target: str, timeout: float | None, what: str,
+                over: Callable[[Mapping[str, Any]], bool]) -> Plan[dict[str, Any]]:
+    """Asks with `?wait=` until it is over; WaitTimeout when the time is up."""
     end = None if timeout is None else time.monotonic() + timeout
     while True:
         left = _WAIT_STEP if end is None else max(0.0, end - time.monotonic())
         wait = min(_WAIT_STEP, int(left + 0.999))
-        data = yield from _get(_path(sandbox, f"?wait={wait}"), DEFAULT_TIMEOUT + wait)
-        if _settled(data):
-            _check_ready(data)
+        data = yield from _get(f"{target}?wait={wait}", DEFAULT_TIMEOUT + wait)
+        if over(data):
             return data
         if end is not None and time.monotonic() >= end:
-            raise WaitTimeout(f"sandbox {sandbox} is still {data['state']} after {timeout} s",
+            raise WaitTimeout(f"{what} is still {data['state']} after {timeout} s",
                               code="wait_timeout", details={"state": data["state"]})
+
+
+def _wait_ready(sandbox: str, timeout: float | None) -> Plan[dict[str, Any]]:
+    data = yield from _wait_until(_path(sandbox), timeout, f"sandbox {sandbox}", _settled)
+    _check_ready(data)
+    return data
 
 
 def _create(body: dict[str, Any], wait: bool | float, key: str | None) -> Plan[dict[str, Any]]:
@@ -531,8 +1080,8 @@ def _create(body: dict[str, Any], wait: bool | float, key: str | None) -> Plan[d
         if wait is not False:
             _check_ready(data)
         return data
-    except (InvalidRequest, Unauthenticated, Forbidden, Conflict, Overloaded):
-        raise  # refused: nothing was created
+    except (InvalidRequest, Unauthenticated, Forbidden, Conflict, Overloaded, GeneratorExit):
+        raise  # refused: nothing was created; or nothing more can be asked
     except BaseException:
         with contextlib.suppress(GatewayError):
             if data is None:  # the key finds the sandbox whose answer was lost
@@ -541,6 +1090,16 @@ def _create(body: dict[str, Any], wait: bool | float, key: str | None) -> Plan[d
             if key is None:  # a key of the caller's means that the caller comes back for it
                 yield from _delete(data["id"], False)
         raise
+
+
+def _create_body(image: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    body = _without_none({"image": image, **options})
+    if isinstance(body.get("network"), str):
+        body["network"] = {"mode": body["network"]}
+    for name in ("labels", "env"):
+        if name in body:
+            body[name] = dict(body[name])
+    return body
 
 
 def _delete(sandbox: str, wait: bool) -> Plan[None]:
@@ -556,29 +1115,102 @@ def _delete(sandbox: str, wait: bool) -> Plan[None]:
             return
 
 
-def _list(limit: int | None, labels: Mapping[str, str] | None, all: bool,
-          filters: Mapping[str, str | None]) -> Plan[list[dict[str, Any]]]:
-    query = list(_without_none(filters).items())
-    query += [("label", f"{name}={value}") for name, value in (labels or {}).items()]
-    query += [("all", "true")] if all else []
-    return (yield from _pages("/sandboxes", query, limit))
+def _read_event(data: Mapping[str, Any]) -> Event:
+    return _read_into(Event, {**data, "id": str(data.get("id", ""))})
 
 
-def _command(sandbox: str, command: Command, *, cwd: str | None, env: Mapping[str, str] | None,
-             user: str | None, stdin: str | bytes | None,
-             timeout_sec: float | None) -> Plan[Result]:
-    body = _without_none({"cwd": cwd, "env": dict(env) if env else None, "user": user,
-                          "timeout_sec": timeout_sec, "encoding": "base64"})
+def _follow(target: str) -> Flow[_StreamEvent]:
+    """Server-Sent Events over as many connections as it takes, each resumed behind the last
+    event. Goes on until the caller stops reading."""
+    last, resume = "", _Resume()
+    while True:
+        decoder = _EventDecoder()
+        headers = {"Accept": "text/event-stream", **_IDENTITY}
+        if last:
+            headers["Last-Event-ID"] = last
+        try:
+            yield _Open(_Request("GET", target, headers=headers))
+            resume.opened()
+            while piece := (yield _READ):
+                for event in decoder.feed(piece):
+                    last = event.id or last
+                    resume.went_on()
+                    yield _Emit(event)
+            raise ConnectionFailed("the stream of events ended", code="connection_failed")
+        except GatewayError as error:
+            yield resume.pause(error)
+
+
+# --------------------------------------------------------------------------------------- commands
+
+class _Outputs:
+    """Where a command's output goes: kept for the result, and told to the caller as it comes."""
+
+    def __init__(self, on_stdout: Callable[[Any], Any] | None,
+                 on_stderr: Callable[[Any], Any] | None, text: bool):
+        self.kept = {"stdout": _Kept(), "stderr": _Kept()}
+        self.offset = 0  # in the session's log: what was read of it
+        self.lost = 0  # what had left the log before it was read
+        self._calls = {"stdout": on_stdout, "stderr": on_stderr}
+        decoder = codecs.getincrementaldecoder("utf-8")
+        self._decoders = {name: decoder("replace") for name in self._calls} if text else {}
+
+    def take(self, stream: str, piece: bytes, final: bool = False) -> Iterator[_Step]:
+        name = "stderr" if stream == "stderr" else "stdout"
+        self.kept[name].add(piece)
+        call = self._calls[name]
+        item: Any = self._decoders[name].decode(piece, final) if self._decoders else piece
+        if call is not None and item:
+            yield _Call(call, (item,), blocks=False)
+
+    def end(self) -> Iterator[_Step]:
+        """A character that was cut off at the very end is one U+FFFD."""
+        for name in self._calls:
+            yield from self.take(name, b"", final=True)
+
+    def result(self, exit: Mapping[str, Any]) -> Result:
+        out, err = self.kept["stdout"].all(), self.kept["stderr"].all()
+        return _read_into(Result, {
+            **exit, "stdout_bytes": out, "stderr_bytes": err,
+            "stdout_dropped_bytes": self.kept["stdout"].dropped + self.lost,
+            "stderr_dropped_bytes": self.kept["stderr"].dropped,
+            "truncated": bool(self.lost or self.kept["stdout"].dropped
+                              or self.kept["stderr"].dropped)})
+
+
+def _command_body(command: Command, options: Mapping[str, Any]) -> dict[str, Any]:
+    body = _without_none(options)
+    if "env" in body:
+        body["env"] = dict(body["env"])
     if isinstance(command, str):
-        body["argv"] = ["sh", "-c", command]
-    else:
-        body["argv"] = [str(word) for word in command]
+        return {"command": command, **body}
+    return {"argv": [str(word) for word in command], **body}
+
+
+def _run(sandbox: str, command: Command, stdin: str | Source | None, outputs: _Outputs,
+         streamed: bool, options: Mapping[str, Any]) -> Plan[Result]:
+    """By the way that fits. `run` shows signs of life however long a command is silent, and is
+    one request. A session streams, takes any input, and outlives a broken connection. `exec` is
+    one request too and takes any input, but is silent until the command has ended."""
+    body = _command_body(command, options)
+    if isinstance(stdin, str):
+        stdin = stdin.encode()
+    inline = stdin is None or (isinstance(stdin, bytes | bytearray | memoryview) and
+                               len(stdin) <= _INLINE_STDIN_MAX)
+    if inline and not streamed:
+        return (yield from _run_at_once(sandbox, body, stdin))
+    if not streamed and 0 < body.get("timeout_sec", 0) <= _SHORT_COMMAND_SEC:
+        return (yield from _run_binary(sandbox, body, stdin or b"", outputs))
+    return (yield from _run_in_session(sandbox, body, stdin, outputs))
+
+
+def _run_at_once(sandbox: str, body: dict[str, Any], stdin: Any) -> Plan[Result]:
     if stdin is not None:
-        raw = stdin.encode() if isinstance(stdin, str) else bytes(stdin)
-        body |= {"stdin": base64.b64encode(raw).decode(), "stdin_encoding": "base64"}
+        body |= {"stdin": base64.b64encode(stdin).decode(), "stdin_encoding": "base64"}
     # Never repeated: a command whose answer is lost may have run. The gateway's signs of life
     # come every 15 s, so a limit on silence does not limit the command.
-    answer = yield from _ask_json(_Request("POST", _path(sandbox, "/run"), json=body,
+    answer = yield from _ask_json(_Request("POST", _path(sandbox, "/run"),
+                                           json={**body, "encoding": "base64"},
                                            read_timeout=DEFAULT_TIMEOUT))
     if isinstance(answer.get("error"), dict):  # the sandbox ended after the head was sent
         raise _error_from(502, answer, "", None)
@@ -587,54 +1219,327 @@ def _command(sandbox: str, command: Command, *, cwd: str | None, env: Mapping[st
     return _read_into(Result, {**answer, **streams})
 
 
-def _run(sandbox: str, command: Command, check: bool, **options: Any) -> Plan[Result]:
-    result = yield from _command(sandbox, command, **options)
-    if check and not result.ok:
-        raise CommandError(command, result)
-    return result
+def _run_binary(sandbox: str, body: dict[str, Any], stdin: Source,
+                outputs: _Outputs) -> Plan[Result]:
+    source = _OpenSource(stdin)
+    line = json.dumps(body).encode() + b"\n"
+
+    def content() -> Iterator[bytes]:
+        yield line
+        yield from source.pieces()
+
+    headers = {} if source.length is None else {"Content-Length": str(len(line) + source.length)}
+    try:
+        response = yield _Open(_Request(
+            "POST", _path(sandbox, "/exec"), source=content(), headers=headers,
+            read_timeout=body["timeout_sec"] + DEFAULT_TIMEOUT))
+        head = response.headers
+        if "x-stdout-length" not in head or "x-return-code" not in head:
+            raise InternalError("the answer to an exec lacks its headers: a proxy?")
+        left = int(head["x-stdout-length"])
+        while piece := (yield _READ):
+            yield from outputs.take("stdout", piece[:left])
+            yield from outputs.take("stderr", piece[left:])
+            left = max(0, left - len(piece))
+    finally:
+        source.close()
+    result = outputs.result({
+        "exit_code": int(head["x-return-code"]), "signal": head.get("x-signal") or None,
+        "timed_out": _said(head, "x-timed-out"), "oom_killed": _said(head, "x-oom-killed"),
+        "duration_ms": float(head.get("x-duration-ms") or 0)})
+    return dataclasses.replace(result, truncated=result.truncated or _said(head, "x-truncated"))
 
 
-def _files(sandbox: str, path: str, **parameters: Any) -> str:
-    query = {"path": str(path), **_without_none(parameters)}
-    return _path(sandbox, f"/files?{urlencode(query, quote_via=quote)}")
+def _said(headers: httpx.Headers, name: str) -> bool:
+    return headers.get(name, "").lower() in ("true", "1")
 
 
-def _octal(mode: int | str | None) -> str | None:
-    return f"{mode:04o}" if isinstance(mode, int) else mode
+def _run_in_session(sandbox: str, body: dict[str, Any], stdin: Source | None,
+                    outputs: _Outputs) -> Plan[Result]:
+    """The session goes with this call, also when that ends early: with it the command."""
+    name = f"exec-{uuid.uuid4().hex}"
+    started = None
+    try:
+        started = yield from _start_session(sandbox, {
+            **body, "name": name, "stdin": stdin is not None,
+            "log_limit_bytes": _OUTPUT_BYTES_MAX})
+        path = _session_path(sandbox, started["id"])
+        if stdin is not None:
+            yield from _feed(path, stdin, outputs)
+        end = yield from _read_records(path, outputs, follow=True)
+        yield from outputs.end()
+    except (GeneratorExit, InvalidRequest, Overloaded):  # nothing can be asked, or was started
+        raise
+    except BaseException:
+        with contextlib.suppress(GatewayError):
+            started = started or (yield from _find_session(sandbox, name))
+            if started is not None:
+                yield from _forget_session(_session_path(sandbox, started["id"]))
+        raise
+    yield from _forget_session(path)
+    return outputs.result({"duration_ms": _milliseconds(started, end), **end})
 
 
-def _upload(sandbox: str, source: Source, dest: str, *, mode: int | str | None,
-            owner: str | None, user: str | None) -> Plan[dict[str, Any]]:
-    target = _files(sandbox, dest, mode=_octal(mode), owner=owner, user=user)
-    return (yield from _ask_json(_Request("PUT", target, source=source)))
+def _milliseconds(started: Mapping[str, Any], end: Mapping[str, Any]) -> float:
+    try:
+        first = datetime.datetime.fromisoformat(started["started_at"])
+        return (datetime.datetime.fromisoformat(end["ended_at"]) - first).total_seconds() * 1000
+    except (KeyError, TypeError, ValueError):
+        return 0.0
 
 
-def _download_to(sandbox: str, path: str, file: BinaryIO, ours: bool,
-                 user: str | None) -> Plan[None]:
-    sink = _FileSink(file, ours)
-    yield from _ask(_Request("GET", _files(sandbox, path, user=user), headers=dict(_IDENTITY),
-                             repeat=True, sink=sink))
+def _feed(path: str, stdin: Source, outputs: _Outputs) -> Plan[None]:
+    """Input piece by piece; what the command says meanwhile is read, so that it does not fall
+    out of the log's ring."""
+    source = _OpenSource(stdin)
+    offset = 0
+    try:
+        while True:
+            piece = yield _Call(source.read)
+            if not piece:
+                break
+            offset = yield from _send_input(path, piece, offset)
+            yield from _read_records(path, outputs, follow=False)
+        yield from _send_input(path, b"", offset, eof=True)
+    except Conflict:
+        pass  # it needed no more of it: it has ended, or closed its input before its end
+    finally:
+        source.close()
 
 
-def _download(sandbox: str, path: str, dest: str | os.PathLike[str] | BinaryIO | None,
-              user: str | None) -> Plan[bytes | None]:
+# --------------------------------------------------------------------------------------- sessions
+
+def _session_path(sandbox: str, session: str, suffix: str = "") -> str:
+    return _path(sandbox, f"/sessions/{quote(session, safe='')}{suffix}")
+
+
+def _exited(data: Mapping[str, Any]) -> bool:
+    return data["state"] == "exited"
+
+
+def _find_session(sandbox: str, name: str) -> Plan[dict[str, Any] | None]:
+    rows = yield from _pages(_path(sandbox, "/sessions"), [], page_size=None)
+    return next((row for row in rows if row.get("name") == name), None)
+
+
+def _start_session(sandbox: str, body: dict[str, Any]) -> Plan[dict[str, Any]]:
+    """Its name is nobody else's, so it tells whether a start whose answer was lost happened."""
+    request = _Request("POST", _path(sandbox, "/sessions"), json=body)
+    try:
+        return (yield from _ask_json(request))
+    except ConnectionFailed:
+        found = yield from _find_session(sandbox, body["name"])
+        return found or (yield from _ask_json(request))
+
+
+def _forget_session(path: str) -> Plan[None]:
+    try:
+        yield from _ask(_Request("DELETE", path, repeat=True))
+    except NotFound:
+        pass
+
+
+def _send_input(path: str, data: bytes | memoryview, offset: int, eof: bool = False) -> Plan[int]:
+    """Sends all of it and answers with the offset behind it. A write whose answer is lost is
+    sent again: at its offset it is taken once."""
+    start, end, resume, again = offset, offset + len(data), _Resume(), False
+    while True:
+        piece = bytes(data[offset - start : offset - start + _CHUNK])
+        query = {"offset": offset, **({"eof": 1} if eof and offset + len(piece) == end else {})}
+        try:
+            # It takes as long as the command does not read: no failure if that is long.
+            resume.opened()
+            answer = yield from _ask_json(_Request("POST", _with_query(f"{path}/stdin", query),
+                                                   source=piece))
+        except GatewayError as error:
+            if error.code == "conflict" and "eof" in query and again:
+                return end  # the lost answer was to the same end of input
+            yield resume.pause(error)
+            again = True
+            continue
+        resume.went_on()
+        offset = answer["offset"]
+        if not start <= offset <= end:
+            raise Conflict("somebody else writes to this session, too", code="conflict",
+                           status=409, details={"offset": offset})
+        if offset == end:
+            return offset
+
+
+def _read_log(path: str, offset: int, follow: bool) -> Flow[bytes]:
+    """The log's bytes, each once, over as many connections as it takes. When a stream ends, the
+    session itself says whether that was all."""
+    resume = _Resume()
+    while True:
+        query = {"offset": offset, **({"follow": "true"} if follow else {})}
+        try:
+            response = yield _Open(_Request("GET", _with_query(f"{path}/logs", query),
+                                            headers=dict(_IDENTITY)))
+            resume.opened()
+            offset = int(response.headers.get("x-log-start-offset") or offset)
+            while piece := (yield _READ):
+                offset += len(piece)
+                resume.went_on()
+                yield _Emit(piece)
+            if not follow:
+                return
+            data = yield from _get(path)
+            if _exited(data) and offset >= data["log"]["end_offset"]:
+                return
+            yield resume.pause(ConnectionFailed("the log ended before its session",
+                                                code="connection_failed"))
+        except GatewayError as error:
+            yield resume.pause(error)
+
+
+def _records(path: str, offset: int, follow: bool) -> Flow[dict[str, Any]]:
+    """The log's records, each once, with `data` as bytes; following, the last one has `exit`."""
+    resume, ended = _Resume(), False
+    query = {"encoding": "base64", **({"follow": "true"} if follow else {})}
+    headers = {"Accept": "application/x-ndjson", **_IDENTITY}
+    while not ended:
+        lines = _LineDecoder()
+        try:
+            target = _with_query(f"{path}/logs", {"offset": offset, **query})
+            yield _Open(_Request("GET", target, headers=headers))
+            resume.opened()
+            while piece := (yield _READ):
+                resume.went_on()
+                for line in filter(None, lines.feed(piece)):
+                    record = json.loads(line)
+                    if "data" in record:
+                        record["data"] = base64.b64decode(record["data"])
+                        offset = record["offset"] + len(record["data"])
+                    ended = ended or "exit" in record
+                    yield _Emit(record)
+            if not follow:
+                return
+            raise ConnectionFailed("the log ended before its session", code="connection_failed")
+        except GatewayError as error:
+            if not ended:
+                yield resume.pause(error)
+
+
+def _each[I](flow: Flow[I], take: Callable[[I], Iterable[_Step | _Emit]]) -> Generator[Any]:
+    """Carries out a flow within another or within a plan: what it emits goes to `take`, and what
+    that yields is carried out in between."""
+    try:
+        step = next(flow)
+        while True:
+            if isinstance(step, _Emit):
+                yield from take(step.item)
+                step = next(flow)
+                continue
+            try:
+                outcome = yield step
+            except BaseException as error:
+                step = flow.throw(error)
+            else:
+                step = flow.send(outcome)
+    except StopIteration:
+        pass
+
+
+def _read_records(path: str, outputs: _Outputs, follow: bool) -> Plan[dict[str, Any]]:
+    """Takes the log from where `outputs` is; following, answers with how the command ended."""
+    end: dict[str, Any] = {}
+
+    def take(record: dict[str, Any]) -> Iterator[_Step]:
+        if "exit" in record:
+            end.update(record["exit"])
+        elif "data" in record:
+            outputs.lost += max(0, record["offset"] - outputs.offset)
+            outputs.offset = record["offset"] + len(record["data"])
+            yield from outputs.take(record["stream"], record["data"])
+
+    yield from _each(_records(path, outputs.offset, follow), take)
+    return end
+
+
+def _chunks(flow: Flow[bytes], as_bytes: bool) -> Flow[Any]:
+    """The same as text; a character cut by two reads stays whole."""
+    if as_bytes:
+        yield from flow
+        return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def emit(piece: bytes, final: bool = False) -> Iterator[_Emit]:
+        if text := decoder.decode(piece, final):
+            yield _Emit(text)
+
+    yield from _each(flow, emit)
+    yield from emit(b"", final=True)
+
+
+def _one_stream(path: str, offset: int, follow: bool, stream: str) -> Flow[bytes]:
+    def emit(record: dict[str, Any]) -> Iterator[_Emit]:
+        if record.get("stream") == stream and record.get("data"):
+            yield _Emit(record["data"])
+
+    yield from _each(_records(path, offset, follow), emit)
+
+
+# ------------------------------------------------------------------------------------------ files
+
+def _files(sandbox: str, path: str | os.PathLike[str], suffix: str = "", **parameters: Any) -> str:
+    query = {"path": os.fspath(path), **_without_none(parameters)}
+    return _with_query(_path(sandbox, f"/files{suffix}"), query)
+
+
+def _change(repeat: bool, target: str) -> Plan[FileEntry]:
+    return _read_into(FileEntry, (yield from _ask_json(_Request("POST", target, repeat=repeat))))
+
+
+def _flag(on: bool) -> str | None:
+    return "1" if on else None
+
+
+def _download_to(target: str, file: BinaryIO, ours: bool) -> Plan[None]:
+    """Into a file. What broke off goes on where it was, while the sandbox's file is the same."""
+    resume, got, furthest, tag = _Resume(), 0, 0, ""
+    while True:
+        headers = dict(_IDENTITY)
+        if got and tag:
+            headers |= {"Range": f"bytes={got}-", "If-Range": tag}
+        try:
+            response = yield _Open(_Request("GET", target, headers=headers))
+            if got and response.status_code != 206:
+                if not ours:
+                    raise InternalError("the download broke off and cannot be resumed",
+                                        code="connection_failed")
+                yield _Call(file.seek, (0,))
+                yield _Call(file.truncate)
+                got = 0
+            tag = response.headers.get("etag", "")
+            while piece := (yield _READ):
+                yield _Call(file.write, (piece,))
+                got += len(piece)
+                if got > furthest:
+                    furthest = got
+                    resume.went_on()
+            return
+        except ConnectionFailed as error:
+            yield resume.pause(error)
+
+
+def _download(target: str, dest: str | os.PathLike[str] | BinaryIO | None) -> Plan[bytes | None]:
     if dest is None:
-        request = _Request("GET", _files(sandbox, path, user=user), headers=dict(_IDENTITY),
-                           repeat=True)
-        return (yield from _ask(request)).content
+        memory = io.BytesIO()
+        yield from _download_to(target, memory, True)
+        return memory.getvalue()
     if not isinstance(dest, str | os.PathLike):
-        yield from _download_to(sandbox, path, dest, False, user)
+        yield from _download_to(target, dest, False)
         return None
-    target = Path(dest)
+    path = Path(dest)
     # Readers see the old file or the whole new one.
-    handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
-            yield from _download_to(sandbox, path, file, True, user)
+            yield from _download_to(target, file, True)
         mask = os.umask(0)
         os.umask(mask)
-        os.chmod(temporary, target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~mask)
-        os.replace(temporary, target)
+        os.chmod(temporary, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
+        os.replace(temporary, path)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
@@ -642,164 +1547,36 @@ def _download(sandbox: str, path: str, dest: str | os.PathLike[str] | BinaryIO |
     return None
 
 
-def _list_files(sandbox: str, path: str, depth: int | None,
-                user: str | None) -> Plan[list[FileEntry]]:
-    answer = yield from _get(_files(sandbox, path, list="1", depth=depth, user=user))
-    return [_read_into(FileEntry, item) for item in answer["items"]]
+def _download_folder(target: str, dest: Path, compressed: bool, skip_unsafe: bool,
+                     bytes_max: int) -> Plan[None]:
+    # A stream of its own kind cannot be resumed; what came is replaced when it is begun again.
+    headers = {"Accept-Encoding": _accepted_packing()} if compressed else dict(_IDENTITY)
+    for attempt in range(_ATTEMPTS):
+        sink = None
+        try:
+            yield _Open(_Request("GET", target, headers=headers))
+            dest.mkdir(parents=True, exist_ok=True)
+            sink = _FolderSink(dest.resolve(), skip_unsafe, bytes_max)
+            while piece := (yield _READ):
+                yield _Call(sink.write, (piece,))
+            yield _Call(sink.end)
+            return
+        except ConnectionFailed:
+            if attempt + 1 == _ATTEMPTS:
+                raise
+            yield _Sleep(_FIRST_PAUSE * 2**attempt)
+        finally:
+            if sink is not None:
+                sink.abort()
 
 
-def _events(sandbox: str) -> Plan[list[Event]]:
-    items = yield from _pages(_path(sandbox, "/events"), [])
-    return [_read_event(item) for item in items]
+# ------------------------------------------------------------------- the calls, for both flavours
 
-
-def _read_event(data: Mapping[str, Any]) -> Event:
-    return _read_into(Event, {**data, "id": str(data.get("id", ""))})
-
-
-class _Follower:
-    """The state of following a sandbox's events over several connections."""
-
-    def __init__(self, sandbox: str):
-        self.target = _path(sandbox, "/events?follow=true")
-        self.done = False
-        self._last_id = ""
-        self._decoder = _EventDecoder()
-        self._failures = 0
-
-    def headers(self) -> dict[str, str]:
-        self._decoder = _EventDecoder()
-        resume = {"Last-Event-ID": self._last_id} if self._last_id else {}
-        return {"Accept": "text/event-stream", **_IDENTITY, **resume}
-
-    def feed(self, piece: bytes) -> Iterator[Event]:
-        for item in self._decoder.feed(piece):
-            event = _read_event(json.loads(item.data))
-            self._last_id = item.id or self._last_id
-            self._failures = 0
-            self.done = event.type == "deleted"
-            yield event
-            if self.done:
-                return
-
-    def pause(self, error: Exception | None) -> float:
-        """Seconds until the next connection; raises when there should be none."""
-        passing = error is None or isinstance(error, ConnectionFailed | Overloaded | Unavailable)
-        self._failures += 1
-        if not passing or self._failures > _ATTEMPTS + 1:
-            raise error or ConnectionFailed("the events broke off and could not be resumed",
-                                            code="connection_failed")
-        return _FIRST_PAUSE * 2**self._failures
-
-
-def _pull(reference: str, team: str | None,
-          on_progress: Callable[[dict[str, Any]], None] | None) -> Plan[dict[str, Any]]:
-    body = _without_none({"pull": reference, "team": team})
-    # Pulls of one image are shared, so asking again starts nothing twice.
-    state = yield from _ask_json(_Request("POST", "/images", json=body, repeat=True))
-
-    def take(event: _StreamEvent) -> None:
-        nonlocal state
-        state = json.loads(event.data)
-        if on_progress is not None:
-            on_progress(state)
-
-    target = f"/images/pulls/{quote(str(state['id']), safe='')}?follow=true"
-    while state["state"] in ("queued", "running"):
-        yield from _ask(_Request("GET", target, repeat=True, sink=_EventSink(take),
-                                 headers={"Accept": "text/event-stream", **_IDENTITY}))
-        if state["state"] in ("queued", "running"):
-            yield _Sleep(_FIRST_PAUSE)
-    if state["state"] != "succeeded":
-        reason = state.get("reason") or "image_pull_failed"
-        raise Unavailable(f"pull of {reference}: {state.get('message') or reason}", code=reason,
-                          details=state)
-    return state
-
-
-def _images() -> Plan[list[Image]]:
-    items = yield from _pages("/images", [], page_size=None)
-    return [_read_into(Image, item) for item in items]
-
-
-def _image(name: str) -> Plan[Image]:
-    return _read_into(Image, (yield from _get(f"/images/{quote(name, safe='')}")))
-
-
-def _import(source: Source, name: str) -> Plan[Image]:
-    target = f"/images?{urlencode({'name': name}, quote_via=quote)}"
-    return _read_into(Image, (yield from _ask_json(
-        _Request("POST", target, source=source, read_timeout=_IMPORT_TIMEOUT))))
-
-
-def _remove_image(name: str) -> Plan[None]:
-    yield from _ask(_Request("DELETE", f"/images/{quote(name, safe='')}", repeat=True))
-
-
-def _gc() -> Plan[dict[str, Any]]:
-    return (yield from _ask_json(_Request("POST", "/images/gc", repeat=False)))
-
-
-# ----------------------------------------------------------------------- what both flavours share
-
-def _create_body(image: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    body = _without_none({"image": image, **options})
-    if isinstance(body.get("network"), str):
-        body["network"] = {"mode": body["network"]}
-    for name in ("labels", "env"):
-        if name in body:
-            body[name] = dict(body[name])
-    return body
-
-
-class _Connection:
-    """Address and token, and how a request of ours becomes one of httpx."""
-
-    def __init__(self, url: str | None, token: str | None, timeout: float):
-        self.url = (url or os.environ.get("SANDBOX_GATEWAY_URL") or DEFAULT_URL).rstrip("/")
-        self._token = token or os.environ.get("SANDBOX_GATEWAY_TOKEN") or ""
-        self.timeout = timeout
-        parts = urlsplit(self.url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequest(f"{self.url!r} is not a gateway URL like https://host:port",
-                                 code="invalid_field", details={"field": "url"})
-        host = parts.hostname
-        self.loopback = host in ("localhost", "::1") or host.startswith("127.")
-
-    def client_options(self) -> dict[str, Any]:
-        headers = {"User-Agent": f"sandbox-gateway-python/{__version__}"}
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token.strip()}"
-        if self.loopback:  # compressing for this machine is only work
-            headers |= _IDENTITY
-        return {
-            "headers": headers, "trust_env": not self.loopback, "follow_redirects": False,
-            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64,
-                                   keepalive_expiry=20.0),
-            "timeout": self.timeouts(None),
-        }
-
-    def timeouts(self, read: float | None) -> httpx.Timeout:
-        read = self.timeout if read is None else max(self.timeout, read)
-        return httpx.Timeout(connect=_CONNECT_TIMEOUT, read=read, write=self.timeout, pool=None)
-
-    def arguments(self, request: _Request, body: _OpenSource | None) -> dict[str, Any]:
-        headers = dict(request.headers)
-        if body is not None and body.length is not None:
-            headers["Content-Length"] = str(body.length)
-        if request.json is not None:
-            headers["Content-Type"] = "application/json"
-        return {"method": request.method, "url": self.url + request.target, "headers": headers,
-                "timeout": self.timeouts(request.read_timeout)}
-
-    def __repr__(self) -> str:  # never the token
-        return f"<{self.url}>"
-
-
-class _SandboxData:
+class _SandboxCalls:
     """A sandbox as last seen; `refresh()` looks again. All fields of the API are in `data`."""
 
-    def __init__(self, data: Mapping[str, Any]):
+    def __init__(self, gateway: Any, data: Mapping[str, Any]):
+        self._gateway = gateway
         self.data: dict[str, Any] = dict(data)
 
     @property
@@ -819,6 +1596,11 @@ class _SandboxData:
         return self.data.get("message")
 
     @property
+    def queue(self) -> dict[str, Any] | None:
+        """Of a queued one: its `position` in its team's queue, from 1, and the `reason`."""
+        return self.data.get("queue")
+
+    @property
     def image(self) -> str:
         return self.data.get("image", "")
 
@@ -829,48 +1611,816 @@ class _SandboxData:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.state}>"
 
+    @_operation
+    def run(self, argv: Command, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
+            timeout_sec: float | None = None, check: bool = True, user: str | None = None,
+            stdin: str | Source | None = None, on_stdout: Callable[[Any], Any] | None = None,
+            on_stderr: Callable[[Any], Any] | None = None, text: bool = True,
+            container: str | None = None) -> Plan[Result]:
+        """Runs a command (a list is argv, a str is `sh -c`); raises CommandError unless it ends
+        with exit code 0 or `check` is False. `stdin` is text, bytes, a path (Path, not str), an
+        open binary file or an iterable of bytes. `on_stdout` and `on_stderr` are called with the
+        output as it comes, as text or, with `text=False`, as bytes. However long the command is
+        silent, the connection shows signs of life. When the call is interrupted, so is the
+        command."""
+        outputs = _Outputs(on_stdout, on_stderr, text)
+        result = yield from _run(self.id, argv, stdin, outputs, bool(on_stdout or on_stderr), {
+            "cwd": cwd, "env": env or None, "user": user, "timeout_sec": timeout_sec,
+            "container": container})
+        if check and not result.ok:
+            raise CommandError(argv, result)
+        return result
 
-# ------------------------------------------------------------------------------------ synchronous
+    @_operation
+    def exec(self, command: Command, *, cwd: str | None = None,
+             env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
+             user: str | None = None, stdin: str | Source | None = None,
+             on_stdout: Callable[[Any], Any] | None = None,
+             on_stderr: Callable[[Any], Any] | None = None, text: bool = True,
+             container: str | None = None) -> Plan[Result]:
+        """The same, and never raises for the exit code."""
+        outputs = _Outputs(on_stdout, on_stderr, text)
+        return (yield from _run(self.id, command, stdin, outputs, bool(on_stdout or on_stderr), {
+            "cwd": cwd, "env": env or None, "user": user, "timeout_sec": timeout_sec,
+            "container": container}))
 
-class Gateway:
-    """A gateway. Keeps connections for reuse; usable from several threads; close it or use it as
-    a context manager. `timeout` is the longest silence to bear, in seconds."""
+    @_operation
+    def refresh(self) -> Plan[Self]:
+        self.data = yield from _get(_path(self.id))
+        return self
 
-    def __init__(self, url: str | None = None, token: str | None = None,
-                 timeout: float = DEFAULT_TIMEOUT):
-        self._connection = _Connection(url, token, timeout)
-        self._client = httpx.Client(**self._connection.client_options())
-        self.images = Images(self)
+    @_operation
+    def wait_ready(self, timeout: float | None = None) -> Plan[Self]:
+        """Until ready; SandboxFailed when it fails, WaitTimeout when the time is up."""
+        self.data = yield from _wait_ready(self.id, timeout)
+        return self
+
+    @_operation
+    def update(self, *, labels: Mapping[str, str] | None = None, lease_sec: int | None = None,
+               network: str | Mapping[str, Any] | None = None) -> Plan[Self]:
+        """Changes what can be changed while it lives."""
+        body = _without_none({"labels": labels and dict(labels), "lease_sec": lease_sec,
+                              "network": {"mode": network} if isinstance(network, str)
+                              else network})
+        self.data = yield from _ask_json(_Request("PATCH", _path(self.id), json=body))
+        return self
+
+    @_flow
+    def events(self, *, follow: bool = False) -> Flow[Event]:
+        """What happened, oldest first; with `follow` on and on until the sandbox is gone."""
+        if not follow:
+            for item in (yield from _pages(_path(self.id, "/events"), [])):
+                yield _Emit(_read_event(item))
+            return
+        stream = _follow(_path(self.id, "/events?follow=true"))
+        last = ""
+
+        def take(item: _StreamEvent) -> Iterator[_Emit]:
+            nonlocal last
+            event = _read_event(json.loads(item.data))
+            last = event.type
+            yield _Emit(event)
+            if last == "deleted":
+                stream.close()
+
+        yield from _each(stream, take)
+
+    @_operation
+    def activity(self) -> Plan[dict[str, Any]]:
+        """last_activity_at, lease_expires_at, running_commands, sessions. Does not renew the
+        lease."""
+        return (yield from _get(_path(self.id, "/activity")))
+
+    @_operation
+    def metrics(self) -> Plan[dict[str, Any]]:
+        """Use of cpu, memory, disk, network and processes, now and over time."""
+        return (yield from _get(_path(self.id, "/metrics")))
+
+    @_operation
+    def logs(self, container: str | None = None) -> Plan[str]:
+        """What its entrypoint (or that container's) printed."""
+        query = _without_none({"container": container})
+        target = _with_query(_path(self.id, "/logs"), query)
+        response = yield from _ask(_Request("GET", target, repeat=True))
+        return response.content.decode("utf-8", "replace")
+
+    @_operation
+    def audit_logs(self, *, event: str | None = None,
+                   limit: int | None = None) -> Plan[_list[dict[str, Any]]]:
+        """Who did what to it and in it, newest first; also when it is gone. `event` asks for one
+        kind, such as command.run."""
+        query = [("event", event)] if event else []
+        return (yield from _pages(_path(self.id, "/audit-logs"), query, limit))
+
+    @_operation
+    def delete(self, *, wait: bool = True) -> Plan[None]:
+        """Deletes it, and with `wait` returns when it is gone. Already gone is fine."""
+        yield from _delete(self.id, wait)
+
+
+class _SessionCalls:
+    """A command that runs on its own, as last seen: it outlives connections and clients."""
+
+    def __init__(self, gateway: Any, sandbox: str, data: Mapping[str, Any], input_at: int | None):
+        self._gateway = gateway
+        self.data: dict[str, Any] = dict(data)
+        self._path = _session_path(sandbox, data["id"])
+        self._input_at = input_at  # None: unknown until asked
+
+    @property
+    def id(self) -> str:
+        return self.data["id"]
+
+    @property
+    def name(self) -> str | None:
+        return self.data.get("name")
+
+    @property
+    def state(self) -> str:
+        return self.data["state"]
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs."""
+        return self.data.get("exit_code")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.id} {self.state}>"
+
+    @_flow
+    def logs(self, *, follow: bool = False, offset: int = 0, stream: str = "both",
+             bytes: bool = False) -> Flow[Any]:
+        """What it printed, from that byte of its log on, in chunks of text (or bytes); with
+        `follow` until it ends. Broken connections and restarts of the gateway lose and repeat
+        nothing; what has left the log's ring is passed over (`data["log"]`). `stream` may be
+        stdout or stderr alone."""
+        flow = (_read_log(self._path, offset, follow) if stream == "both" else
+                _one_stream(self._path, offset, follow, stream))
+        yield from _chunks(flow, bytes)
+
+    @_operation
+    def write(self, data: str | bytes | bytearray | memoryview, *,
+              eof: bool = False) -> Plan[None]:
+        """Input. Nothing is lost or sent twice as long as one object writes to a session."""
+        raw = data.encode() if isinstance(data, str) else memoryview(data).cast("B")
+        if self._input_at is None:  # an empty write tells where the input is
+            empty = _Request("POST", f"{self._path}/stdin", source=b"", repeat=True)
+            self._input_at = (yield from _ask_json(empty))["offset"]
+        self._input_at = yield from _send_input(self._path, raw, self._input_at, eof)
+
+    @_operation
+    def close_stdin(self) -> Plan[None]:
+        """The end of input; once is enough."""
+        try:
+            yield from _ask(_Request("POST", f"{self._path}/stdin?eof=1", source=b"",
+                                     repeat=True))
+        except Conflict as error:
+            if error.code not in ("conflict", "session_exited"):
+                raise
+
+    @_operation
+    def kill(self, signal: str = "TERM") -> Plan[None]:
+        """Sends that signal to all its processes."""
+        name = signal.removeprefix("SIG")
+        yield from _ask(_Request("POST", f"{self._path}/kill", json={"signal": name}))
+
+    @_operation
+    def resize(self, cols: int, rows: int) -> Plan[None]:
+        """The size of its terminal."""
+        yield from _ask(_Request("POST", f"{self._path}/resize", repeat=True,
+                                 json={"cols": cols, "rows": rows}))
+
+    @_operation
+    def refresh(self) -> Plan[Self]:
+        self.data = yield from _get(self._path)
+        return self
+
+    @_operation
+    def wait(self, timeout: float | None = None) -> Plan[int]:
+        """Its exit code, when it has ended; WaitTimeout when the time is up (it goes on)."""
+        self.data = yield from _wait_until(self._path, timeout, f"session {self.id}", _exited)
+        return self.data["exit_code"]
+
+    @_operation
+    def delete(self) -> Plan[None]:
+        """Kills what still runs and forgets it with its log. Already gone is fine."""
+        yield from _forget_session(self._path)
+
+
+class _SessionsCalls[N]:
+    """The sessions of a sandbox."""
+
+    def __init__(self, gateway: Any, sandbox: str):
+        self._gateway = gateway
+        self._sandbox = sandbox
+
+    def _session(self, data: Mapping[str, Any], input_at: int | None) -> N:
+        raise NotImplementedError
+
+    @_operation
+    def start(self, command: Command, *, cwd: str | None = None,
+              env: Mapping[str, str] | None = None, user: str | None = None,
+              tty: bool | tuple[int, int] = False, stdin: bool = True, name: str | None = None,
+              timeout_sec: float | None = None, log_limit_bytes: int | None = None,
+              container: str | None = None) -> Plan[N]:
+        """Starts a command and returns at once. `tty` gives it a terminal, of (columns, rows) or
+        80x24; `stdin=False` ends its input at once; `log_limit_bytes` bounds what is kept of its
+        output."""
+        columns, rows = (80, 24) if tty is True else tty or (0, 0)
+        body = _command_body(command, {
+            "cwd": cwd, "env": env or None, "user": user, "name": name, "stdin": stdin,
+            "tty": {"cols": columns, "rows": rows} if tty else None, "container": container,
+            "timeout_sec": timeout_sec, "log_limit_bytes": log_limit_bytes})
+        # Not repeated: a start whose answer is lost may have happened.
+        path = _path(self._sandbox, "/sessions")
+        return self._session((yield from _ask_json(_Request("POST", path, json=body))), 0)
+
+    @_operation
+    def list(self) -> Plan[_list[N]]:
+        rows = yield from _pages(_path(self._sandbox, "/sessions"), [], page_size=None)
+        return [self._session(row, None) for row in rows]
+
+    @_operation
+    def get(self, id: str) -> Plan[N]:
+        return self._session((yield from _get(_session_path(self._sandbox, id))), None)
+
+
+class _FileCalls:
+    """The files of a sandbox. Relative paths start at its working directory; `user` is whose
+    rights count (default: the sandbox's user)."""
+
+    def __init__(self, gateway: Any, sandbox: str):
+        self._gateway = gateway
+        self._sandbox = sandbox
+
+    @_operation
+    def upload(self, source: Source, dest: str, *, mode: Mode | None = None,
+               owner: str | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
+        """Puts bytes, the file of that path, an open binary file or an iterable of bytes at
+        `dest`; makes parents. Answers with path, size and sha256."""
+        target = _files(self._sandbox, dest, mode=_octal(mode), owner=owner, user=user)
+        return (yield from _ask_json(_Request("PUT", target, source=source,
+                                              repeat=_OpenSource.again(source))))
+
+    @_operation
+    def download(self, path: str, dest: str | os.PathLike[str] | BinaryIO | None = None, *,
+                 user: str | None = None) -> Plan[bytes | None]:
+        """The file's bytes, or None when they went to `dest` (a path, replaced as a whole, or an
+        open binary file)."""
+        return (yield from _download(_files(self._sandbox, path, user=user), dest))
+
+    @_operation
+    def upload_dir(self, source: str | os.PathLike[str], dest: str, *,
+                   exclude: Sequence[str] = (), preserve_owner: bool = False,
+                   compress: bool | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
+        """Puts what is in a folder of this machine into a folder of the sandbox, which is made if
+        missing and keeps what else is in it. `exclude` has patterns of names or of paths within.
+        Compressed on the way unless the gateway is on this machine. Answers with files and
+        bytes."""
+        folder = Path(source)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is not a folder")
+        target = _files(self._sandbox, dest, tar="1", preserve_owner=_flag(preserve_owner),
+                        user=user)
+        pieces, headers = _joined(_tar_of(folder, exclude)), {"Content-Type": "application/x-tar"}
+        if self._gateway._compresses if compress is None else compress:
+            headers["Content-Encoding"], packer = _packer()
+            pieces = _joined(_packed(pieces, packer))
+        return (yield from _ask_json(_Request("PUT", target, source=pieces, headers=headers)))
+
+    @_operation
+    def download_dir(self, path: str, dest: str | os.PathLike[str], *, skip_unsafe: bool = False,
+                     bytes_max: int = DOWNLOAD_BYTES_MAX, compress: bool | None = None,
+                     user: str | None = None) -> Plan[None]:
+        """Puts what is in a folder of the sandbox into a folder of this machine, which is made if
+        missing and keeps what else is in it. Names and links that would lead out of it raise
+        UnsafeArchive, or are left out with `skip_unsafe`; so are devices and pipes. Nothing is
+        setuid, and everything belongs to you."""
+        yield from _download_folder(
+            _files(self._sandbox, path, tar="1", user=user), Path(dest),
+            self._gateway._compresses if compress is None else compress, skip_unsafe, bytes_max)
+
+    @_operation
+    def list(self, path: str = ".", *, depth: int | None = None,
+             user: str | None = None) -> Plan[_list[FileEntry]]:
+        """What is in a folder, with `depth` also in those beneath."""
+        answer = yield from _get(_files(self._sandbox, path, list="1", depth=depth, user=user))
+        return [_read_into(FileEntry, item) for item in answer["items"]]
+
+    @_operation
+    def stat(self, path: str, *, user: str | None = None) -> Plan[FileEntry]:
+        return _read_into(FileEntry,
+                          (yield from _get(_files(self._sandbox, path, stat="1", user=user))))
+
+    @_operation
+    def mkdir(self, path: str, *, mode: Mode | None = None, owner: str | None = None,
+              user: str | None = None) -> Plan[FileEntry]:
+        """Makes a folder and its parents; one that is there is fine."""
+        return (yield from _change(True, _files(
+            self._sandbox, path, "/mkdir", mode=_octal(mode), owner=owner, user=user)))
+
+    @_operation
+    def move(self, source: str, dest: str, *, overwrite: bool = False,
+             user: str | None = None) -> Plan[FileEntry]:
+        """Renames to exactly `dest`, whose missing parents are made."""
+        return (yield from _change(False, _files(
+            self._sandbox, source, "/move", to=dest, overwrite=_flag(overwrite), user=user)))
+
+    @_operation
+    def remove(self, path: str, *, recursive: bool = False,
+               user: str | None = None) -> Plan[None]:
+        """Removes a file or a link, or with `recursive` a folder with all that is in it."""
+        yield from _ask(_Request("DELETE", _files(self._sandbox, path, user=user,
+                                                  recursive=_flag(recursive))))
+
+    @_operation
+    def chmod(self, path: str, mode: Mode | None = None, *, owner: str | None = None,
+              recursive: bool = False, user: str | None = None) -> Plan[FileEntry]:
+        """Changes mode, owner, or both."""
+        return (yield from _change(True, _files(
+            self._sandbox, path, "/chmod", mode=_octal(mode), owner=owner, user=user,
+            recursive=_flag(recursive))))
+
+    @_flow
+    def watch(self, path: str, *, recursive: bool = False,
+              user: str | None = None) -> Flow[FileChange]:
+        """Changes as they happen, until you stop reading or the folder is gone. The first says
+        that the watch stands."""
+        stream = _follow(_files(self._sandbox, path, "/watch", user=user,
+                                recursive=_flag(recursive)))
+        ready = False
+
+        def take(event: _StreamEvent) -> Iterator[_Emit]:
+            nonlocal ready
+            data = json.loads(event.data)
+            if event.type == "ready":  # once more: there was no watch in between
+                data["type"] = "overflow" if ready else "ready"
+                ready = True
+            change = _read_into(FileChange, {**data, "source": data.get("from")})
+            if change.type == "gone":
+                stream.close()
+            yield _Emit(change)
+
+        yield from _each(stream, take)
+
+    @_operation
+    def read_text(self, path: str, *, encoding: str = "utf-8",
+                  user: str | None = None) -> Plan[str]:
+        data = yield from _download(_files(self._sandbox, path, user=user), None)
+        return (data or b"").decode(encoding)
+
+    @_operation
+    def write_text(self, path: str, text: str, *, encoding: str = "utf-8",
+                   mode: Mode | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
+        target = _files(self._sandbox, path, mode=_octal(mode), user=user)
+        return (yield from _ask_json(_Request("PUT", target, source=text.encode(encoding),
+                                              repeat=True)))
+
+
+class _ImageCalls:
+    """The images in the gateway's store."""
+
+    def __init__(self, gateway: Any):
+        self._gateway = gateway
+
+    @_operation
+    def pull(self, reference: str, *, team: str | None = None,
+             on_progress: Callable[[dict[str, Any]], Any] | None = None) -> Plan[dict[str, Any]]:
+        """Fetches an image and returns when it is there."""
+        body = _without_none({"pull": reference, "team": team})
+        # Pulls of one image are shared, so asking again starts nothing twice.
+        state = yield from _ask_json(_Request("POST", "/images", json=body, repeat=True))
+        stream = _follow(f"/images/pulls/{quote(str(state['id']), safe='')}?follow=true")
+
+        def take(event: _StreamEvent) -> Iterator[_Step]:
+            nonlocal state
+            state = json.loads(event.data)
+            if on_progress is not None:
+                yield _Call(on_progress, (state,), blocks=False)
+            if state["state"] not in ("queued", "running"):
+                stream.close()
+
+        if state["state"] in ("queued", "running"):
+            yield from _each(stream, take)
+        if state["state"] != "succeeded":
+            reason = state.get("reason") or "image_pull_failed"
+            raise Unavailable(f"pull of {reference}: {state.get('message') or reason}",
+                              code=reason, details=state)
+        return state
+
+    @_operation
+    def list(self) -> Plan[_list[Image]]:
+        items = yield from _pages("/images", [], page_size=None)
+        return [_read_into(Image, item) for item in items]
+
+    @_operation
+    def get(self, name: str) -> Plan[Image]:
+        return _read_into(Image, (yield from _get(f"/images/{quote(name, safe='')}")))
+
+    @_operation
+    def import_tar(self, source: Source, name: str) -> Plan[Image]:
+        """Makes an image of a root file system's tar (plain, gzip, zstd)."""
+        return _read_into(Image, (yield from _ask_json(
+            _Request("POST", _with_query("/images", {"name": name}), source=source,
+                     read_timeout=_IMPORT_TIMEOUT))))
+
+    @_operation
+    def remove(self, name: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", f"/images/{quote(name, safe='')}", repeat=True))
+
+    @_operation
+    def gc(self) -> Plan[dict[str, Any]]:
+        """Deletes what nothing uses; answers with freed_bytes and removed."""
+        return (yield from _ask_json(_Request("POST", "/images/gc")))
+
+
+class _BuildCalls:
+    """Image builds. What was built is used as `gw.create(build.image, ...)`."""
+
+    def __init__(self, gateway: Any):
+        self._gateway = gateway
+
+    @_operation
+    def start(self, context: str | os.PathLike[str] | bytes, *, dockerfile: str | None = None,
+              target: str | None = None, args: Mapping[str, str] | None = None,
+              team: str | None = None,
+              exclude: Sequence[str] = ()) -> Plan[Build]:
+        """Sends a folder (or, as bytes, a tar: plain, gzip or zstd) to be built and returns once
+        the builder has it. A build of the same content is joined, a known result found."""
+        query = [*_without_none({"dockerfile": dockerfile, "target": target, "team": team}).items()]
+        query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
+        source: Any = context
+        if not isinstance(context, bytes):
+            folder = Path(context)
+            if not folder.is_dir():
+                raise NotADirectoryError(f"{folder} is not a folder")
+            source = _joined(_tar_of(folder, exclude))
+        return _read_into(Build, (yield from _ask_json(_Request(
+            "POST", _with_query("/builds", query), source=source,
+            headers={"Content-Type": "application/x-tar"}, read_timeout=_IMPORT_TIMEOUT))))
+
+    @_operation
+    def dockerfile(self, text: str, *, target: str | None = None,
+                   args: Mapping[str, str] | None = None,
+                   team: str | None = None) -> Plan[Build]:
+        """The same of one Dockerfile without a context."""
+        query = [*_without_none({"target": target, "team": team}).items()]
+        query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
+        return _read_into(Build, (yield from _ask_json(_Request(
+            "POST", _with_query("/builds", query), source=text.encode(),
+            headers={"Content-Type": "text/plain; charset=utf-8"},
+            read_timeout=_IMPORT_TIMEOUT))))
+
+    @_operation
+    def get(self, id: str) -> Plan[Build]:
+        return _read_into(Build, (yield from _get(f"/builds/{quote(id, safe='')}")))
+
+    @_operation
+    def list(self, *, state: str | None = None, limit: int | None = None) -> Plan[_list[Build]]:
+        query = [*_without_none({"state": state}).items()]
+        return [_read_into(Build, row) for row in (yield from _pages("/builds", query, limit))]
+
+    @_operation
+    def wait(self, id: str, timeout: float | None = None) -> Plan[Build]:
+        """When it has succeeded; `BuildFailed` where it has not, `WaitTimeout` in time."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _WAIT_STEP if end is None else min(_WAIT_STEP, end - time.monotonic())
+            build = _read_into(Build, (yield from _get(
+                f"/builds/{quote(id, safe='')}?wait={max(0, round(left))}",
+                read_timeout=_WAIT_STEP + DEFAULT_TIMEOUT)))
+            if build.state == "succeeded":
+                return build
+            if build.state in ("failed", "cancelled"):
+                raise BuildFailed(f"build {id}: {build.message or build.reason}",
+                                  code=build.reason or build.state,
+                                  details=dataclasses.asdict(build))
+            if end is not None and time.monotonic() >= end:
+                raise WaitTimeout(f"build {id} is still {build.state}", code="timeout")
+
+    @_operation
+    def logs(self, id: str, offset: int = 0) -> Plan[str]:
+        """What it has written so far; of one that has ended the last megabyte."""
+        response = yield from _ask(_Request(
+            "GET", f"/builds/{quote(id, safe='')}/logs?offset={offset}", repeat=True))
+        return response.text
+
+    @_operation
+    def cancel(self, id: str) -> Plan[Build]:
+        return _read_into(Build, (yield from _ask_json(
+            _Request("DELETE", f"/builds/{quote(id, safe='')}"))))
+
+
+def _team(name: str, suffix: str = "") -> str:
+    return f"/teams/{quote(name, safe='')}{suffix}"
+
+
+class _TeamCalls:
+    """Teams, their limits and their members, as the API's JSON (docs/teams.md)."""
+
+    def __init__(self, gateway: Any):
+        self._gateway = gateway
+
+    @_operation
+    def list(self, *, all: bool = False) -> Plan[_list[dict[str, Any]]]:
+        """The teams the token is in; with `all` every one, of the others name and quota only."""
+        return (yield from _pages("/teams", [("scope", "all")] if all else []))
+
+    @_operation
+    def get(self, name: str) -> Plan[dict[str, Any]]:
+        return (yield from _get(_team(name)))
+
+    @_operation
+    def create(self, name: str, **fields: Any) -> Plan[dict[str, Any]]:
+        return (yield from _ask_json(_Request("POST", "/teams", json={"name": name, **fields})))
+
+    @_operation
+    def put(self, name: str, **fields: Any) -> Plan[dict[str, Any]]:
+        """Exactly these fields, the others at their defaults; members stay if not given."""
+        return (yield from _ask_json(_Request("PUT", _team(name), json=fields, repeat=True)))
+
+    @_operation
+    def update(self, name: str, **fields: Any) -> Plan[dict[str, Any]]:
+        """These fields, the others stay. In a limit None is no limit."""
+        return (yield from _ask_json(_Request("PATCH", _team(name), json=fields, repeat=True)))
+
+    @_operation
+    def delete(self, name: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", _team(name)))
+
+    @_operation
+    def apply(self, teams: Sequence[Mapping[str, Any]], *, prune: bool = False,
+              dry_run: bool = False) -> Plan[dict[str, Any]]:
+        """Makes all of them what is given, or none; answers with what changed."""
+        target = "/teams?dry_run=true" if dry_run else "/teams"
+        body = {"teams": [dict(team) for team in teams], "prune": prune}
+        return (yield from _ask_json(_Request("PUT", target, json=body, repeat=True)))
+
+    @_operation
+    def members(self, name: str) -> Plan[_list[dict[str, Any]]]:
+        return (yield from _pages(_team(name, "/members"), [], page_size=None))
+
+    @_operation
+    def add_member(self, name: str, subject: str, role: str = "member") -> Plan[dict[str, Any]]:
+        target = _team(name, f"/members/{quote(subject, safe='')}")
+        return (yield from _ask_json(_Request("PUT", target, json={"role": role}, repeat=True)))
+
+    @_operation
+    def remove_member(self, name: str, subject: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", _team(name, f"/members/{quote(subject, safe='')}")))
+
+
+class _TokenCalls:
+    """Tokens for the API."""
+
+    def __init__(self, gateway: Any):
+        self._gateway = gateway
+
+    @_operation
+    def list(self, *, team: str | None = None, all: bool = False) -> Plan[_list[Token]]:
+        query = [*_without_none({"team": team, "scope": "all" if all else None}).items()]
+        return [_read_into(Token, item) for item in (yield from _pages("/tokens", query))]
+
+    @_operation
+    def get(self, id: str) -> Plan[Token]:
+        return _read_into(Token, (yield from _get(f"/tokens/{quote(id, safe='')}")))
+
+    @_operation
+    def create(self, name: str, scopes: Sequence[str], *, team: str | None = None,
+               subject: str | None = None, role: str | None = None,
+               every_team: bool | None = None, expires_in_sec: int | None = None) -> Plan[Token]:
+        """A new token; its `secret` is known now and never again."""
+        body = _without_none({"name": name, "scopes": [*scopes], "team": team, "subject": subject,
+                              "role": role, "every_team": every_team,
+                              "expires_in_sec": expires_in_sec})
+        return _read_into(Token, (yield from _ask_json(_Request("POST", "/tokens", json=body))))
+
+    @_operation
+    def revoke(self, id: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", f"/tokens/{quote(id, safe='')}"))
+
+    @_operation
+    def limits(self, id: str) -> Plan[dict[str, Any]]:
+        """The token's own limits (None: the operator's), and under `effective` what holds."""
+        return (yield from _get(f"/tokens/{quote(id, safe='')}/limits"))
+
+    @_operation
+    def set_limits(self, id: str, *, requests_per_sec: int | None = None, burst: int | None = None,
+                   concurrent_creates: int | None = None, concurrent_streams: int | None = None,
+                   body_mb: int | None = None) -> Plan[dict[str, Any]]:
+        """All anew: None is the operator's limit, 0 none."""
+        body = _without_none({"requests_per_sec": requests_per_sec, "burst": burst,
+                              "concurrent_creates": concurrent_creates,
+                              "concurrent_streams": concurrent_streams, "body_mb": body_mb})
+        request = _Request("PUT", f"/tokens/{quote(id, safe='')}/limits", json=body)
+        return (yield from _ask_json(request))
+
+    @_operation
+    def reset_limits(self, id: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", f"/tokens/{quote(id, safe='')}/limits"))
+
+
+class _GatewayCalls[S]:
+    """What is asked of the gateway itself."""
+
+    _connection: _Connection
+
+    def _sandbox(self, data: Mapping[str, Any]) -> S:
+        raise NotImplementedError
+
+    @property
+    def _gateway(self) -> Self:
+        return self
+
+    @property
+    def _compresses(self) -> bool:
+        """For this machine it is only work."""
+        return not self._connection.loopback
 
     @property
     def url(self) -> str:
         return self._connection.url
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.url}>"
+
+    @_operation
+    def me(self) -> Plan[dict[str, Any]]:
+        """Who the token is: subject, team, role, scopes, teams."""
+        return (yield from _get("/me"))
+
+    @_operation
     def create(self, image: str, *, cpus: float, memory_mb: int, storage_mb: int | None = None,
                labels: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
                wait: bool | float = True, user: str | None = None, workdir: str | None = None,
                lease_sec: int | None = None, max_lifetime_sec: int | None = None,
                network: str | Mapping[str, Any] | None = None, pull: str | None = None,
                team: str | None = None, isolation: str | None = None,
-               no_new_privileges: bool | None = None,
-               idempotency_key: str | None = None) -> Sandbox:
+               no_new_privileges: bool | None = None, run_entrypoint: bool | None = None,
+               idempotency_key: str | None = None) -> Plan[S]:
         """A new sandbox, ready unless `wait` is False; a number limits the wait in seconds. As a
         context manager it is deleted at the end."""
         body = _create_body(image, {
             "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,
             "env": env, "user": user, "workdir": workdir, "lease_sec": lease_sec,
             "max_lifetime_sec": max_lifetime_sec, "network": network, "pull": pull, "team": team,
-            "isolation": isolation, "no_new_privileges": no_new_privileges})
-        return Sandbox(self, self._carry_out(_create(body, wait, idempotency_key)))
+            "isolation": isolation, "no_new_privileges": no_new_privileges,
+            "run_entrypoint": run_entrypoint})
+        return self._sandbox((yield from _create(body, wait, idempotency_key)))
 
-    def get(self, id: str) -> Sandbox:
-        return Sandbox(self, self._carry_out(_get(_path(id))))
+    @_operation
+    def get(self, id: str) -> Plan[S]:
+        return self._sandbox((yield from _get(_path(id))))
 
+    @_operation
     def list(self, *, labels: Mapping[str, str] | None = None, all: bool = False,
-             limit: int | None = None, **filters: str | None) -> list[Sandbox]:
+             limit: int | None = None, **filters: str | None) -> Plan[_list[S]]:
         """Sandboxes, newest first. Filters: state, team, owner, image, q, scope."""
-        rows = self._carry_out(_list(limit, labels, all, filters))
-        return [Sandbox(self, row) for row in rows]
+        query = [*_without_none(filters).items()]
+        query += [("label", f"{name}={value}") for name, value in (labels or {}).items()]
+        query += [("all", "true")] if all else []
+        return [self._sandbox(row) for row in (yield from _pages("/sandboxes", query, limit))]
+
+    @_operation
+    def audit_logs(self, *, limit: int | None = 100,
+                   **filters: str | None) -> Plan[_list[dict[str, Any]]]:
+        """Who did what in the team, newest first. Filters: event, caller, sandbox, from_, until,
+        result (ok, error or a code), text; for admins team, scope="all"."""
+        return (yield from _pages("/audit-logs", _named(filters), limit))
+
+    @_operation
+    def export_audit_logs(self, dest: str | os.PathLike[str] | BinaryIO | None = None,
+                          **filters: str | None) -> Plan[bytes | None]:
+        """The log as JSON lines in the order of its chain, into a file or, without `dest`, as
+        bytes. Filters as of `audit_logs`; only a log of all teams can be verified whole."""
+        query = [*_named(filters), ("format", "jsonl")]
+        return (yield from _download(_with_query("/audit-logs", query), dest))
+
+    @_operation
+    def audit_head(self) -> Plan[dict[str, Any]]:
+        """`id` and `hash` of the log's last row: note it, to verify against it later."""
+        return (yield from _get("/audit-logs/head"))
+
+    @_operation
+    def activity(self, *, step: int | None = None,
+                 **filters: str | None) -> Plan[_list[dict[str, Any]]]:
+        """Who did how much, by steps of that many seconds. Filters: from_, to; for admins team,
+        scope="all"."""
+        query = [*_named(filters), *([("step", str(step))] if step else [])]
+        return (yield from _get(_with_query("/activity", query)))["items"]
+
+    @_operation
+    def quotas(self) -> Plan[dict[str, Any]]:
+        """What each team may use, uses, borrows and lends and how many wait (`items`), the `pool`
+        that they share, and the operator's `total`."""
+        return (yield from _get("/quotas"))
+
+    @_operation
+    def replicas(self) -> Plan[_list[dict[str, Any]]]:
+        """The gateways that share the store, the oldest first; for admins of the platform."""
+        return (yield from _get("/replicas"))["items"]
+
+
+class _Connection:
+    """Address and token, and how a request of ours becomes one of httpx."""
+
+    def __init__(self, url: str | None, token: str | None, timeout: float,
+                 ca_file: str | os.PathLike[str] | None, insecure: bool):
+        self.url = (url or os.environ.get("SANDBOX_GATEWAY_URL") or DEFAULT_URL).rstrip("/")
+        self.token = token or os.environ.get("SANDBOX_GATEWAY_TOKEN") or ""
+        self.timeout = timeout
+        self.ca_file = ca_file or os.environ.get("SANDBOX_GATEWAY_CA_FILE")
+        self.insecure = insecure
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidRequest(f"{self.url!r} is not a gateway URL like https://host:port",
+                                 code="invalid_field", details={"field": "url"})
+        host = parts.hostname
+        self.loopback = host in ("localhost", "::1") or host.startswith("127.")
+
+    def client_options(self) -> dict[str, Any]:
+        headers = {"User-Agent": f"sandbox-gateway-python/{__version__}"}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token.strip()}"
+        if self.loopback:  # compressing for this machine is only work
+            headers |= _IDENTITY
+        return {
+            "headers": headers, "verify": self._trusted(), "trust_env": not self.loopback,
+            "follow_redirects": False,
+            "limits": httpx.Limits(max_connections=None, max_keepalive_connections=64,
+                                   keepalive_expiry=20.0),
+            "timeout": self.timeouts(None),
+        }
+
+    def _trusted(self) -> ssl.SSLContext | bool:
+        if self.insecure or not self.ca_file or self.url.startswith("http:"):
+            return not self.insecure
+        try:
+            return ssl.create_default_context(cafile=self.ca_file)
+        except OSError as error:
+            raise InvalidRequest(f"{os.fspath(self.ca_file)}: {error}", code="invalid_field",
+                                 details={"field": "ca_file"}) from error
+
+    def timeouts(self, read: float | None) -> httpx.Timeout:
+        read = self.timeout if read is None else max(self.timeout, read)
+        return httpx.Timeout(connect=_CONNECT_TIMEOUT, read=read, write=self.timeout, pool=None)
+
+    def arguments(self, request: _Request, body: _OpenSource | None) -> dict[str, Any]:
+        headers = dict(request.headers)
+        if body is not None and body.length is not None:
+            headers["Content-Length"] = str(body.length)
+        if request.json is not None:
+            headers["Content-Type"] = "application/json"
+        return {"method": request.method, "url": self.url + request.target, "headers": headers,
+                "timeout": self.timeouts(request.read_timeout)}
+
+    def __repr__(self) -> str:  # never the token
+        return f"<{self.url}>"
+
+
+@dataclasses.dataclass
+class _Progress:
+    """How far a plan is: what it is told next, and the answer that it reads from."""
+
+    plan: Generator[Any, Any, Any]
+    outcome: Any = None
+    error: BaseException | None = None
+    cancelled: bool = False
+    response: httpx.Response | None = None
+    pieces: Any = None
+
+    def next_step(self) -> Any:
+        outcome, error = self.outcome, self.error
+        self.outcome = self.error = None
+        return self.plan.send(outcome) if error is None else self.plan.throw(error)
+
+
+# ------------------------------------------------------------------------------------ synchronous
+
+class Gateway(_GatewayCalls["Sandbox"], _Sync):
+    """A gateway. Keeps connections for reuse; usable from several threads; close it or use it as
+    a context manager. `timeout` is the longest silence to bear, in seconds. `ca_file` has the
+    authorities (PEM) that the gateway's certificate may be of; `insecure` takes any certificate,
+    so that whoever answers gets the token."""
+
+    def __init__(self, url: str | None = None, token: str | None = None,
+                 timeout: float = DEFAULT_TIMEOUT, *,
+                 ca_file: str | os.PathLike[str] | None = None, insecure: bool = False):
+        self._connection = _Connection(url, token, timeout, ca_file, insecure)
+        self._client = httpx.Client(**self._connection.client_options())
+        self.images = Images(self)
+        self.builds = Builds(self)
+        self.teams = Teams(self)
+        self.tokens = Tokens(self)
+
+    def _sandbox(self, data: Mapping[str, Any]) -> Sandbox:
+        return Sandbox(self, data)
+
+    def as_async(self) -> AsyncGateway:
+        """To the same gateway with the same token, with connections of its own."""
+        own = self._connection
+        return AsyncGateway(own.url, own.token, own.timeout, ca_file=own.ca_file,
+                            insecure=own.insecure)
 
     def close(self) -> None:
         self._client.close()
@@ -881,27 +2431,62 @@ class Gateway:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __repr__(self) -> str:
-        return f"<Gateway {self.url}>"
-
     def _carry_out[T](self, plan: Plan[T]) -> T:
-        answer: httpx.Response | None = None
-        error: BaseException | None = None
+        progress = _Progress(plan)
         try:
             while True:
-                step = plan.send(answer) if error is None else plan.throw(error)
-                answer, error = None, None
-                try:
-                    if isinstance(step, _Sleep):
-                        time.sleep(step.seconds)
-                    else:
-                        answer = self._send(step)
-                except BaseException as caught:  # the plan decides, and may clean up
-                    error = caught
+                self._take_step(progress, progress.next_step())
         except StopIteration as end:
             return end.value
         finally:
-            plan.close()
+            self._end(progress)
+
+    def _emitted[I](self, flow: Flow[I]) -> Iterator[I]:
+        progress = _Progress(flow)
+        try:
+            while True:
+                step = progress.next_step()
+                if isinstance(step, _Emit):
+                    yield step.item
+                else:
+                    self._take_step(progress, step)
+        except StopIteration:
+            return
+        finally:
+            self._end(progress)
+
+    def _take_step(self, progress: _Progress, step: _Step) -> None:
+        try:
+            progress.outcome = self._perform(progress, step)
+        except httpx.RequestError as error:
+            progress.error = _connection_failed(error, self.url)
+            progress.error.__cause__ = error
+        except BaseException as caught:  # the plan decides, and may clean up
+            progress.error = caught
+
+    def _perform(self, progress: _Progress, step: _Step) -> Any:
+        match step:
+            case _Read():
+                return next(progress.pieces, b"")
+            case _Request():
+                response = self._send(step)
+                try:
+                    response.read()
+                finally:
+                    response.close()
+                return response
+            case _Open():
+                self._close_response(progress)
+                progress.response = self._send(step.request)
+                if progress.response.status_code // 100 != 2:
+                    progress.response.read()
+                    _raise_for(progress.response)
+                progress.pieces = progress.response.iter_bytes()
+                return progress.response
+            case _Sleep():
+                time.sleep(step.seconds)
+            case _Call():
+                return step.function(*step.arguments)
 
     def _send(self, request: _Request) -> httpx.Response:
         body = None if request.source is None else _OpenSource(request.source)
@@ -909,82 +2494,32 @@ class Gateway:
             content = request.content() if body is None else body.pieces()
             made = self._client.build_request(**self._connection.arguments(request, body),
                                               content=content)
-            response = self._client.send(made, stream=True)
-            try:
-                if request.sink is None or response.status_code // 100 != 2:
-                    response.read()
-                else:
-                    for piece in response.iter_bytes():
-                        request.sink.write(piece)
-            finally:
-                response.close()
-            return response
-        except httpx.TransportError as error:
-            raise _connection_failed(error, self.url) from error
+            return self._client.send(made, stream=True)
         finally:
             if body is not None:
                 body.close()
 
-    def _follow(self, follower: _Follower) -> Iterator[Event]:
-        while not follower.done:
-            failure: GatewayError | None = None
-            try:
-                with self._client.stream("GET", self.url + follower.target,
-                                         headers=follower.headers()) as response:
-                    if response.status_code // 100 != 2:
-                        response.read()
-                        _raise_for(response)
-                    for piece in response.iter_bytes():
-                        yield from follower.feed(piece)
-            except httpx.TransportError as error:
-                failure = _connection_failed(error, self.url)
-            except GatewayError as error:
-                failure = error
-            if not follower.done:
-                time.sleep(follower.pause(failure))
+    def _close_response(self, progress: _Progress) -> None:
+        if progress.response is not None:
+            progress.response.close()
+            progress.response = None
+
+    def _end(self, progress: _Progress) -> None:
+        progress.plan.close()
+        self._close_response(progress)
 
 
-class Sandbox(_SandboxData):
+class Sandbox(_SandboxCalls, _Sync):
     """One sandbox. As a context manager it is deleted at the end."""
 
     def __init__(self, gateway: Gateway, data: Mapping[str, Any]):
-        super().__init__(data)
-        self._gateway = gateway
+        super().__init__(gateway, data)
         self.fs = Files(gateway, self.id)
+        self.sessions = Sessions(gateway, self.id)
 
-    def run(self, argv: Command, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-            timeout_sec: float | None = None, check: bool = True, user: str | None = None,
-            stdin: str | bytes | None = None) -> Result:
-        """Runs a command (a list is argv, a str is `sh -c`); raises CommandError unless it ends
-        with exit code 0 or `check` is False."""
-        return self._gateway._carry_out(_run(self.id, argv, check, cwd=cwd, env=env, user=user,
-                                             stdin=stdin, timeout_sec=timeout_sec))
-
-    def exec(self, command: Command, *, cwd: str | None = None,
-             env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
-             user: str | None = None, stdin: str | bytes | None = None) -> Result:
-        """The same, and never raises for the exit code."""
-        return self.run(command, cwd=cwd, env=env, timeout_sec=timeout_sec, check=False, user=user,
-                        stdin=stdin)
-
-    def refresh(self) -> Self:
-        self.data = self._gateway._carry_out(_get(_path(self.id)))
-        return self
-
-    def wait_ready(self, timeout: float | None = None) -> Self:
-        """Until ready; SandboxFailed when it fails, WaitTimeout when the time is up."""
-        self.data = self._gateway._carry_out(_wait_ready(self.id, timeout))
-        return self
-
-    def events(self, *, follow: bool = False) -> Iterator[Event]:
-        """What happened, oldest first; with `follow` on and on until the sandbox is gone."""
-        if follow:
-            return self._gateway._follow(_Follower(self.id))
-        return iter(self._gateway._carry_out(_events(self.id)))
-
-    def delete(self, *, wait: bool = True) -> None:
-        """Deletes it, and with `wait` returns when it is gone. Already gone is fine."""
-        self._gateway._carry_out(_delete(self.id, wait))
+    def as_async(self) -> AsyncSandbox:
+        """The same sandbox for use with `await`, with connections of its own."""
+        return AsyncSandbox(self._gateway.as_async(), self.data)
 
     def __enter__(self) -> Self:
         return self
@@ -993,106 +2528,60 @@ class Sandbox(_SandboxData):
         self.delete()
 
 
-class Files:
-    """The files of a sandbox. Relative paths start at its working directory; `user` is whose
-    rights count (default: the sandbox's user)."""
+class Session(_SessionCalls, _Sync):
+    """One session. As a context manager it is deleted at the end."""
 
-    def __init__(self, gateway: Gateway, sandbox: str):
-        self._gateway = gateway
-        self._sandbox = sandbox
+    def __enter__(self) -> Self:
+        return self
 
-    def upload(self, source: Source, dest: str, *, mode: int | str | None = None,
-               owner: str | None = None, user: str | None = None) -> dict[str, Any]:
-        """Puts bytes, the file of that path, or an open binary file at `dest`; makes parents.
-        Answers with path, size and sha256."""
-        return self._gateway._carry_out(
-            _upload(self._sandbox, source, dest, mode=mode, owner=owner, user=user))
-
-    def download(self, path: str, dest: str | os.PathLike[str] | BinaryIO | None = None, *,
-                 user: str | None = None) -> bytes | None:
-        """The file's bytes, or None when they went to `dest` (a path, replaced as a whole, or an
-        open binary file)."""
-        return self._gateway._carry_out(_download(self._sandbox, path, dest, user))
-
-    def list(self, path: str = ".", *, depth: int | None = None,
-             user: str | None = None) -> list[FileEntry]:
-        return self._gateway._carry_out(_list_files(self._sandbox, path, depth, user))
-
-    def read_text(self, path: str, *, encoding: str = "utf-8", user: str | None = None) -> str:
-        return (self.download(path, user=user) or b"").decode(encoding)
-
-    def write_text(self, path: str, text: str, *, encoding: str = "utf-8",
-                   mode: int | str | None = None, user: str | None = None) -> dict[str, Any]:
-        return self.upload(text.encode(encoding), path, mode=mode, user=user)
+    def __exit__(self, *_: object) -> None:
+        self.delete()
 
 
-class Images:
-    """The images in the gateway's store."""
+class Sessions(_SessionsCalls[Session], _Sync):
+    """The sessions of a sandbox."""
 
-    def __init__(self, gateway: Gateway):
-        self._gateway = gateway
+    def _session(self, data: Mapping[str, Any], input_at: int | None) -> Session:
+        return Session(self._gateway, self._sandbox, data, input_at)
 
-    def pull(self, reference: str, *, team: str | None = None,
-             on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-        """Fetches an image and returns when it is there."""
-        return self._gateway._carry_out(_pull(reference, team, on_progress))
 
-    def list(self) -> list[Image]:
-        return self._gateway._carry_out(_images())
+class Files(_FileCalls, _Sync):
+    __doc__ = _FileCalls.__doc__
 
-    def get(self, name: str) -> Image:
-        return self._gateway._carry_out(_image(name))
 
-    def import_tar(self, source: Source, name: str) -> Image:
-        """Makes an image of a root file system's tar (plain, gzip, zstd)."""
-        return self._gateway._carry_out(_import(source, name))
+class Images(_ImageCalls, _Sync):
+    __doc__ = _ImageCalls.__doc__
 
-    def remove(self, name: str) -> None:
-        self._gateway._carry_out(_remove_image(name))
 
-    def gc(self) -> dict[str, Any]:
-        """Deletes what nothing uses; answers with freed_bytes and removed."""
-        return self._gateway._carry_out(_gc())
+class Builds(_BuildCalls, _Sync):
+    __doc__ = _BuildCalls.__doc__
+
+
+class Teams(_TeamCalls, _Sync):
+    __doc__ = _TeamCalls.__doc__
+
+
+class Tokens(_TokenCalls, _Sync):
+    __doc__ = _TokenCalls.__doc__
 
 
 # ----------------------------------------------------------------------------------- asynchronous
 
-class AsyncGateway:
+class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
     """`Gateway` with `await`. Cancelling a call closes its connection, which ends its command."""
 
     def __init__(self, url: str | None = None, token: str | None = None,
-                 timeout: float = DEFAULT_TIMEOUT):
-        self._connection = _Connection(url, token, timeout)
+                 timeout: float = DEFAULT_TIMEOUT, *,
+                 ca_file: str | os.PathLike[str] | None = None, insecure: bool = False):
+        self._connection = _Connection(url, token, timeout, ca_file, insecure)
         self._client = httpx.AsyncClient(**self._connection.client_options())
         self.images = AsyncImages(self)
+        self.builds = AsyncBuilds(self)
+        self.teams = AsyncTeams(self)
+        self.tokens = AsyncTokens(self)
 
-    @property
-    def url(self) -> str:
-        return self._connection.url
-
-    async def create(self, image: str, *, cpus: float, memory_mb: int,
-                     storage_mb: int | None = None, labels: Mapping[str, str] | None = None,
-                     env: Mapping[str, str] | None = None, wait: bool | float = True,
-                     user: str | None = None, workdir: str | None = None,
-                     lease_sec: int | None = None, max_lifetime_sec: int | None = None,
-                     network: str | Mapping[str, Any] | None = None, pull: str | None = None,
-                     team: str | None = None, isolation: str | None = None,
-                     no_new_privileges: bool | None = None,
-                     idempotency_key: str | None = None) -> AsyncSandbox:
-        body = _create_body(image, {
-            "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,
-            "env": env, "user": user, "workdir": workdir, "lease_sec": lease_sec,
-            "max_lifetime_sec": max_lifetime_sec, "network": network, "pull": pull, "team": team,
-            "isolation": isolation, "no_new_privileges": no_new_privileges})
-        return AsyncSandbox(self, await self._carry_out(_create(body, wait, idempotency_key)))
-
-    async def get(self, id: str) -> AsyncSandbox:
-        return AsyncSandbox(self, await self._carry_out(_get(_path(id))))
-
-    async def list(self, *, labels: Mapping[str, str] | None = None, all: bool = False,
-                   limit: int | None = None, **filters: str | None) -> list[AsyncSandbox]:
-        rows = await self._carry_out(_list(limit, labels, all, filters))
-        return [AsyncSandbox(self, row) for row in rows]
+    def _sandbox(self, data: Mapping[str, Any]) -> AsyncSandbox:
+        return AsyncSandbox(self, data)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -1103,36 +2592,75 @@ class AsyncGateway:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def __repr__(self) -> str:
-        return f"<AsyncGateway {self.url}>"
-
     async def _carry_out[T](self, plan: Plan[T]) -> T:
-        answer: httpx.Response | None = None
-        error: BaseException | None = None
-        cancelled = False
+        progress = _Progress(plan)
         try:
             while True:
-                step = plan.send(answer) if error is None else plan.throw(error)
-                answer, error = None, None
-                try:
-                    # After a cancellation what the plan still asks for is its clean-up.
-                    with anyio.CancelScope(shield=cancelled) as scope:
-                        if cancelled:
-                            scope.deadline = anyio.current_time() + _CLEANUP_TIMEOUT
-                        if isinstance(step, _Sleep):
-                            await anyio.sleep(step.seconds)
-                        else:
-                            answer = await self._send(step)
-                    if scope.cancelled_caught:
-                        error = WaitTimeout("the clean-up took too long", code="wait_timeout")
-                except anyio.get_cancelled_exc_class() as caught:
-                    cancelled, error = True, caught
-                except BaseException as caught:
-                    error = caught
+                await self._take_step(progress, progress.next_step())
         except StopIteration as end:
             return end.value
         finally:
-            plan.close()
+            await self._end(progress)
+
+    async def _emitted[I](self, flow: Flow[I]) -> AsyncIterator[I]:
+        progress = _Progress(flow)
+        try:
+            while True:
+                step = progress.next_step()
+                if isinstance(step, _Emit):
+                    yield step.item
+                else:
+                    await self._take_step(progress, step)
+        except StopIteration:
+            return
+        finally:
+            await self._end(progress)
+
+    async def _take_step(self, progress: _Progress, step: _Step) -> None:
+        try:
+            # After a cancellation what the plan still asks for is its clean-up.
+            with anyio.CancelScope(shield=progress.cancelled) as scope:
+                if progress.cancelled:
+                    scope.deadline = anyio.current_time() + _CLEANUP_TIMEOUT
+                progress.outcome = await self._perform(progress, step)
+            if scope.cancelled_caught:
+                progress.error = WaitTimeout("the clean-up took too long", code="wait_timeout")
+        except GeneratorExit:  # the event loop is gone
+            raise
+        except anyio.get_cancelled_exc_class() as caught:
+            progress.cancelled, progress.error = True, caught
+        except httpx.RequestError as error:
+            progress.error = _connection_failed(error, self.url)
+            progress.error.__cause__ = error
+        except BaseException as caught:
+            progress.error = caught
+
+    async def _perform(self, progress: _Progress, step: _Step) -> Any:
+        match step:
+            case _Read():
+                return await anext(progress.pieces, b"")
+            case _Request():
+                response = await self._send(step)
+                try:
+                    await response.aread()
+                finally:
+                    await response.aclose()
+                return response
+            case _Open():
+                await self._close_response(progress)
+                progress.response = await self._send(step.request)
+                if progress.response.status_code // 100 != 2:
+                    await progress.response.aread()
+                    _raise_for(progress.response)
+                progress.pieces = progress.response.aiter_bytes()
+                return progress.response
+            case _Sleep():
+                await anyio.sleep(step.seconds)
+            case _Call(blocks=True):
+                return await anyio.to_thread.run_sync(step.function, *step.arguments)
+            case _Call():
+                outcome = step.function(*step.arguments)
+                return await outcome if inspect.isawaitable(outcome) else outcome
 
     async def _send(self, request: _Request) -> httpx.Response:
         body = None if request.source is None else _OpenSource(request.source)
@@ -1140,82 +2668,29 @@ class AsyncGateway:
             content = request.content() if body is None else body.pieces_async()
             made = self._client.build_request(**self._connection.arguments(request, body),
                                               content=content)
-            response = await self._client.send(made, stream=True)
-            try:
-                if request.sink is None or response.status_code // 100 != 2:
-                    await response.aread()
-                else:
-                    async for piece in response.aiter_bytes():
-                        await anyio.to_thread.run_sync(request.sink.write, piece)
-            finally:
-                await response.aclose()
-            return response
-        except httpx.TransportError as error:
-            raise _connection_failed(error, self.url) from error
+            return await self._client.send(made, stream=True)
         finally:
             if body is not None:
                 body.close()
 
-    async def _follow(self, follower: _Follower) -> AsyncIterator[Event]:
-        while not follower.done:
-            failure: GatewayError | None = None
-            try:
-                async with self._client.stream("GET", self.url + follower.target,
-                                               headers=follower.headers()) as response:
-                    if response.status_code // 100 != 2:
-                        await response.aread()
-                        _raise_for(response)
-                    async for piece in response.aiter_bytes():
-                        for event in follower.feed(piece):
-                            yield event
-            except httpx.TransportError as error:
-                failure = _connection_failed(error, self.url)
-            except GatewayError as error:
-                failure = error
-            if not follower.done:
-                await anyio.sleep(follower.pause(failure))
+    async def _close_response(self, progress: _Progress) -> None:
+        if progress.response is not None:
+            await progress.response.aclose()
+            progress.response = None
+
+    async def _end(self, progress: _Progress) -> None:
+        progress.plan.close()
+        with anyio.CancelScope(shield=True):
+            await self._close_response(progress)
 
 
-class AsyncSandbox(_SandboxData):
+class AsyncSandbox(_SandboxCalls, _Async):
     """`Sandbox` with `await`; as an async context manager it is deleted at the end."""
 
     def __init__(self, gateway: AsyncGateway, data: Mapping[str, Any]):
-        super().__init__(data)
-        self._gateway = gateway
+        super().__init__(gateway, data)
         self.fs = AsyncFiles(gateway, self.id)
-
-    async def run(self, argv: Command, *, cwd: str | None = None,
-                  env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
-                  check: bool = True, user: str | None = None,
-                  stdin: str | bytes | None = None) -> Result:
-        return await self._gateway._carry_out(
-            _run(self.id, argv, check, cwd=cwd, env=env, user=user, stdin=stdin,
-                 timeout_sec=timeout_sec))
-
-    async def exec(self, command: Command, *, cwd: str | None = None,
-                   env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
-                   user: str | None = None, stdin: str | bytes | None = None) -> Result:
-        return await self.run(command, cwd=cwd, env=env, timeout_sec=timeout_sec, check=False,
-                              user=user, stdin=stdin)
-
-    async def refresh(self) -> Self:
-        self.data = await self._gateway._carry_out(_get(_path(self.id)))
-        return self
-
-    async def wait_ready(self, timeout: float | None = None) -> Self:
-        self.data = await self._gateway._carry_out(_wait_ready(self.id, timeout))
-        return self
-
-    async def events(self, *, follow: bool = False) -> AsyncIterator[Event]:
-        if follow:
-            async for event in self._gateway._follow(_Follower(self.id)):
-                yield event
-            return
-        for event in await self._gateway._carry_out(_events(self.id)):
-            yield event
-
-    async def delete(self, *, wait: bool = True) -> None:
-        await self._gateway._carry_out(_delete(self.id, wait))
+        self.sessions = AsyncSessions(gateway, self.id)
 
     async def __aenter__(self) -> Self:
         return self
@@ -1226,56 +2701,39 @@ class AsyncSandbox(_SandboxData):
             await self.delete()
 
 
-class AsyncFiles:
+class AsyncSession(_SessionCalls, _Async):
+    """`Session` with `await`; as an async context manager it is deleted at the end."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        with anyio.move_on_after(_CLEANUP_TIMEOUT, shield=True):
+            await self.delete()
+
+
+class AsyncSessions(_SessionsCalls[AsyncSession], _Async):
+    """`Sessions` with `await`."""
+
+    def _session(self, data: Mapping[str, Any], input_at: int | None) -> AsyncSession:
+        return AsyncSession(self._gateway, self._sandbox, data, input_at)
+
+
+class AsyncFiles(_FileCalls, _Async):
     """`Files` with `await`; disk I/O happens in threads."""
 
-    def __init__(self, gateway: AsyncGateway, sandbox: str):
-        self._gateway = gateway
-        self._sandbox = sandbox
 
-    async def upload(self, source: Source, dest: str, *, mode: int | str | None = None,
-                     owner: str | None = None, user: str | None = None) -> dict[str, Any]:
-        return await self._gateway._carry_out(
-            _upload(self._sandbox, source, dest, mode=mode, owner=owner, user=user))
-
-    async def download(self, path: str, dest: str | os.PathLike[str] | BinaryIO | None = None, *,
-                       user: str | None = None) -> bytes | None:
-        return await self._gateway._carry_out(_download(self._sandbox, path, dest, user))
-
-    async def list(self, path: str = ".", *, depth: int | None = None,
-                   user: str | None = None) -> list[FileEntry]:
-        return await self._gateway._carry_out(_list_files(self._sandbox, path, depth, user))
-
-    async def read_text(self, path: str, *, encoding: str = "utf-8",
-                        user: str | None = None) -> str:
-        return (await self.download(path, user=user) or b"").decode(encoding)
-
-    async def write_text(self, path: str, text: str, *, encoding: str = "utf-8",
-                         mode: int | str | None = None, user: str | None = None) -> dict[str, Any]:
-        return await self.upload(text.encode(encoding), path, mode=mode, user=user)
-
-
-class AsyncImages:
+class AsyncImages(_ImageCalls, _Async):
     """`Images` with `await`."""
 
-    def __init__(self, gateway: AsyncGateway):
-        self._gateway = gateway
 
-    async def pull(self, reference: str, *, team: str | None = None,
-                   on_progress: Callable[[dict[str, Any]], None] | None = None) -> dict[str, Any]:
-        return await self._gateway._carry_out(_pull(reference, team, on_progress))
+class AsyncBuilds(_BuildCalls, _Async):
+    """`Builds` with `await`."""
 
-    async def list(self) -> list[Image]:
-        return await self._gateway._carry_out(_images())
 
-    async def get(self, name: str) -> Image:
-        return await self._gateway._carry_out(_image(name))
+class AsyncTeams(_TeamCalls, _Async):
+    """`Teams` with `await`."""
 
-    async def import_tar(self, source: Source, name: str) -> Image:
-        return await self._gateway._carry_out(_import(source, name))
 
-    async def remove(self, name: str) -> None:
-        await self._gateway._carry_out(_remove_image(name))
-
-    async def gc(self) -> dict[str, Any]:
-        return await self._gateway._carry_out(_gc())
+class AsyncTokens(_TokenCalls, _Async):
+    """`Tokens` with `await`."""

@@ -143,6 +143,23 @@ Result<Identity> resolve_user(std::string_view user, std::string_view passwd,
   return identity;
 }
 
+std::string find_shell(std::string_view passwd, uint32_t uid) {
+  std::string found;
+  for_each_line<7>(passwd, [&](const std::array<std::string_view, 7>& fields) {
+    if (parse_id(fields[2]) != uid) {
+      return false;
+    }
+    found = fields[6];
+    return true;
+  });
+  return found;
+}
+
+std::string find_name(std::string_view passwd, uint32_t uid) {
+  const auto user = find_user(passwd, uid, "");
+  return user ? std::string(user->name) : std::string();
+}
+
 Accounts::Accounts(std::string passwd_path, std::string group_path) {
   passwd_.path = std::move(passwd_path);
   group_.path = std::move(group_path);
@@ -175,6 +192,18 @@ bool Accounts::refresh(Source& source) {
     source.text = text ? std::move(*text) : std::string();
   }
   return true;
+}
+
+std::string Accounts::shell_of(uint32_t uid) {
+  last_.reset();
+  refresh(passwd_);
+  return find_shell(passwd_.text, uid);
+}
+
+std::string Accounts::name_of(uint32_t uid) {
+  last_.reset();
+  refresh(passwd_);
+  return find_name(passwd_.text, uid);
 }
 
 Result<Identity> Accounts::find(std::string_view user) {

@@ -20,7 +20,7 @@ using base::ErrorCode;
 using base::Result;
 
 // A file with 10,000 users has 600 KiB.
-inline constexpr size_t kAccountFileBytesMax = 2 * 1024 * 1024;
+inline constexpr size_t kAccountFileBytesMax = size_t{2} * 1024 * 1024;
 
 struct Identity {
   uint32_t uid = 0;
@@ -37,12 +37,20 @@ struct Identity {
 Result<Identity> resolve_user(std::string_view user, std::string_view passwd,
                               std::string_view group);
 
+// The seventh and the first field of that user's line in `passwd`; empty without one.
+std::string find_shell(std::string_view passwd, uint32_t uid);
+std::string find_name(std::string_view passwd, uint32_t uid);
+
 // uid and gid of an `owner=`: like resolve_user, but without a group the user's own is taken.
 class Accounts {
  public:
   Accounts() : Accounts("/etc/passwd", "/etc/group") {}
   Accounts(std::string passwd_path, std::string group_path);
   Result<Identity> find(std::string_view user);
+  // The program that /etc/passwd names for logins of that user; empty without one.
+  std::string shell_of(uint32_t uid);
+  // Its first name there; empty without one.
+  std::string name_of(uint32_t uid);
 
  private:
   struct Source {

@@ -59,5 +59,16 @@ TEST(Accounts, without_files_numbers_still_work) {
   EXPECT_EQ(devices.find("")->uid, 0U);
 }
 
+TEST(Accounts, the_shell_is_the_last_field_of_the_users_line) {
+  constexpr std::string_view kLines =
+      "root:x:0:0:root:/root:/bin/bash\nshort:x:7:7:short:/home\nweb:x:33:33::/:\n";
+  EXPECT_EQ(find_shell(kLines, 0), "/bin/bash");
+  EXPECT_EQ(find_shell(kLines, 7), "");
+  EXPECT_EQ(find_shell(kLines, 33), "");
+  EXPECT_EQ(find_shell(kLines, 1000), "");
+  EXPECT_EQ(find_name(kLines, 33), "web");
+  EXPECT_EQ(find_name(kLines, 1000), "");
+}
+
 }  // namespace
 }  // namespace agent

@@ -15,8 +15,10 @@ Agent::Agent(net::EventLoop& event_loop, AgentOptions options)
       oom_counter(std::move(options.oom_counter)),
       spool_folder(std::move(options.spool_folder)),
       null_device(::open("/dev/null", O_RDWR | O_CLOEXEC)),
+      patience(options.patience),
       reaper(event_loop),
       trees(std::move(options.cgroup)),
+      spawner(event_loop),
       leftovers(event_loop, null_device.get()),
       idle_memory(event_loop) {
   reaper.on_orphans([this] { trees.sweep(); });

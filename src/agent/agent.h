@@ -11,6 +11,7 @@
 #include "agent/process_tree.h"
 #include "agent/reaper.h"
 #include "agent/spawn.h"
+#include "agent/stream_patience.h"
 #include "base/fd.h"
 #include "net/event_loop.h"
 
@@ -21,6 +22,7 @@ struct AgentOptions {
   base::Fd cgroup;        // fd 5, may be invalid
   base::Fd oom_counter;   // fd 6, may be invalid
   base::Fd spool_folder;  // fd 7, may be invalid
+  StreamPatience patience;
 };
 
 class Agent {
@@ -32,6 +34,7 @@ class Agent {
   const base::Fd oom_counter;
   const base::Fd spool_folder;
   const base::Fd null_device;
+  const StreamPatience patience;
   Reaper reaper;
   ProcessTrees trees;
   Accounts accounts;
@@ -39,6 +42,7 @@ class Agent {
   LeftoverOutput leftovers;
   IdleMemory idle_memory;
   size_t running_commands = 0;
+  size_t watches = 0;  // of files
 
   // Processes the kernel killed in this sandbox for want of memory; 0 without a counter.
   [[nodiscard]] uint64_t oom_kills() const;

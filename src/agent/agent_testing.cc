@@ -66,19 +66,34 @@ void TestClient::send(const Asked& asked) {
   send(head + "\r\n" + asked.body);
 }
 
+bool TestClient::read_more() {
+  std::array<char, 65536> piece;
+  const ssize_t count = ::read(socket_.get(), piece.data(), piece.size());
+  buffer_.append(piece.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
+  return count > 0;
+}
+
+bool TestClient::wait_for(std::string_view text) {
+  while (buffer_.find(text) == std::string::npos) {
+    if (!read_more()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void TestClient::wait_for_bytes(size_t count) {
+  while (buffer_.size() < count && read_more()) {
+  }
+}
+
 Answer TestClient::receive(std::string_view method) {
   Answer answer;
-  std::array<char, 65536> piece;
-  const auto more = [&] {
-    const ssize_t count = ::read(socket_.get(), piece.data(), piece.size());
-    buffer_.append(piece.data(), static_cast<size_t>(std::max<ssize_t>(count, 0)));
-    return count > 0;
-  };
   std::optional<size_t> size;
   while (!size) {
     auto found = wire::http::find_head(buffer_);
     size = found ? *found : std::nullopt;
-    if (!size && !more()) {
+    if (!size && !read_more()) {
       return answer;
     }
   }
@@ -88,21 +103,29 @@ Answer TestClient::receive(std::string_view method) {
   answer.status = response->status;
   answer.head = *response;
   wire::http::BodyDecoder decoder(*response);
+  size_t at = 0;
   while (!decoder.finished()) {
-    auto step = decoder.next(buffer_);
-    if (!step || (step->consumed == 0 && !more())) {
+    auto step = decoder.next(std::string_view(buffer_).substr(at));
+    if (step && step->consumed == 0) {
+      buffer_.erase(0, std::exchange(at, 0));
+      if (read_more()) {
+        continue;
+      }
+    }
+    if (!step || step->consumed == 0) {
       return answer;
     }
     answer.body += step->payload;
-    buffer_.erase(0, step->consumed);
+    at += step->consumed;
   }
+  buffer_.erase(0, at);
   answer.whole = true;
   return answer;
 }
 
 void TestClient::half_close() { ::shutdown(socket_.get(), SHUT_WR); }
 
-TestAgent::TestAgent(Config config) {
+TestAgent::TestAgent(Config config, StreamPatience patience) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGCHLD);
@@ -119,11 +142,11 @@ TestAgent::TestAgent(Config config) {
     config.workdir = folder_;
   }
   std::promise<void> ready;
-  thread_ = std::thread([this, &ready, config = std::move(config)]() mutable {
+  thread_ = std::thread([this, &ready, patience, config = std::move(config)]() mutable {
     auto listener = base::sys::listen_unix(socket_path(), 0600, 64);
     ASSERT_TRUE(listener && base::sys::set_nonblocking(listener->get()));
     net::EventLoop loop;
-    Agent agent(loop, AgentOptions{.config = std::move(config)});
+    Agent agent(loop, AgentOptions{.config = std::move(config), .patience = patience});
     Server server(agent, std::move(*listener));
     net::TaskGroup group(loop);
     stop_ = [&loop, &group] { loop.post([&group] { group.cancel(); }); };
@@ -173,6 +196,28 @@ Answer TestAgent::get(std::string_view path, std::string_view more) const {
               .target = base::cat("/files?path=", base::percent_encode(path), more),
               .body = "",
               .headers = ""});
+}
+
+std::string payload_of_chunks(std::string_view bytes) {
+  const auto size = wire::http::find_head(bytes);
+  if (!size || !*size) {
+    return {};
+  }
+  const auto head = wire::http::parse_response(bytes.substr(0, **size), "GET");
+  bytes.remove_prefix(**size);
+  std::string payload;
+  if (head) {
+    wire::http::BodyDecoder decoder(*head);
+    while (!bytes.empty() && !decoder.finished()) {
+      const auto step = decoder.next(bytes);
+      if (!step) {
+        break;
+      }
+      payload += step->payload;
+      bytes.remove_prefix(step->consumed);
+    }
+  }
+  return payload;
 }
 
 bool eventually(const std::function<bool()>& condition) {

@@ -38,6 +38,15 @@ class TestClient {
   void send(std::string_view bytes);
   void send(const Asked& asked);
   Answer receive(std::string_view method = "GET");
+  // Reads what is there, waiting for it; false at the end.
+  bool read_more();
+  // Reads until the text has come, which stays for receive() and take(); false when the agent ends
+  // the connection before.
+  bool wait_for(std::string_view text);
+  // Reads until that many bytes are there, or the end.
+  void wait_for_bytes(size_t count);
+  // What has come and was not taken yet.
+  std::string take() { return std::exchange(buffer_, {}); }
   // The client's end of the stream, or all of it.
   void half_close();
   void close() { socket_.reset(); }
@@ -49,7 +58,7 @@ class TestClient {
 
 class TestAgent {
  public:
-  explicit TestAgent(Config config = {});
+  explicit TestAgent(Config config = {}, StreamPatience patience = {});
   ~TestAgent();
   TestAgent(const TestAgent&) = delete;
   TestAgent& operator=(const TestAgent&) = delete;
@@ -71,6 +80,8 @@ class TestAgent {
   std::thread thread_;
 };
 
+// What the chunks of an answer hold that may be cut off anywhere; `bytes` begins with its head.
+std::string payload_of_chunks(std::string_view bytes);
 // Waits until the condition holds; false after half a minute.
 bool eventually(const std::function<bool()>& condition);
 std::string text_of(const wire::json::Object& object, std::string_view name);

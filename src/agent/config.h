@@ -4,6 +4,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -18,6 +19,7 @@ struct Config {
   std::string user;
   std::string workdir = "/";
   bool no_new_privileges = false;
+  std::vector<std::string> entrypoint;  // run as the session `main`; empty: none
 };
 
 // Unknown fields are ignored: a newer node may start an older agent.

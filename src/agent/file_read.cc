@@ -14,9 +14,11 @@
 
 #include "agent/acting_as.h"
 #include "agent/byte_range.h"
+#include "agent/file_item.h"
 #include "agent/file_request.h"
 #include "agent/listing.h"
 #include "agent/open_path.h"
+#include "agent/tar_send.h"
 #include "base/sys.h"
 
 namespace agent {
@@ -76,15 +78,6 @@ std::string entity_tag(const struct stat& status) {
   return base::cat('"', static_cast<uint64_t>(status.st_ino), '-',
                    static_cast<uint64_t>(status.st_size), '-', status.st_mtim.tv_sec, '.',
                    status.st_mtim.tv_nsec, '-', status.st_ctim.tv_nsec, '"');
-}
-
-std::string octal_mode(mode_t mode) {
-  std::string text = "0000";
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto shift = static_cast<unsigned>(3 * (text.size() - 1 - i));
-    text[i] = static_cast<char>('0' + ((mode >> shift) & 7U));
-  }
-  return text;
 }
 
 void add_metadata(HeadBuilder& head, const struct stat& status) {
@@ -150,13 +143,35 @@ Result<std::optional<ByteRange>> wanted_range(const wire::http::Request& request
   return parse_range(*range, size);
 }
 
+net::Task<Result<void>> write_item(net::Stream& client, const FileRequest& request,
+                                   bool head_only) {
+  const auto look = [&] {
+    const ActingAs acting(request.acting);
+    return item_at(request.path);
+  };
+  CO_ASSIGN_OR_RETURN(const std::string item, look());
+  const std::string head = HeadBuilder::response(200)
+                               .add("content-type", "application/json")
+                               .add_length(item.size())
+                               .finish();
+  co_return co_await client.write_all(head, head_only ? "" : item, kWritePatience);
+}
+
 }  // namespace
 
 net::Task<Result<void>> read_file(Agent& agent, net::Stream& client,
                                   const wire::http::Request& request) {
-  CO_ASSIGN_OR_RETURN(const FileRequest wanted, parse_file_request(agent, request));
+  CO_ASSIGN_OR_RETURN(const FileRequest wanted,
+                      parse_file_request(agent, request, FileRoute::read));
+  const bool head_only = request.method == "HEAD";
   if (wanted.list) {
-    co_return co_await write_listing(client, wanted, request.method == "HEAD");
+    co_return co_await write_listing(client, wanted, head_only);
+  }
+  if (wanted.tar) {
+    co_return co_await send_tar(client, wanted, head_only);
+  }
+  if (wanted.stat) {
+    co_return co_await write_item(client, wanted, head_only);
   }
   CO_ASSIGN_OR_RETURN(const OpenedFile opened, open_file(wanted));
   const std::string tag = entity_tag(opened.status);
@@ -179,7 +194,6 @@ net::Task<Result<void>> read_file(Agent& agent, net::Stream& client,
   const bool from_memory = !opened.content.empty();
   const std::string_view content =
       std::string_view(opened.content).substr(from_memory ? range.begin : 0, range.size);
-  const bool head_only = request.method == "HEAD";
   CO_RETURN_IF_ERROR(co_await client.write_all(text, head_only ? "" : content, kWritePatience));
   if (head_only || from_memory) {
     co_return Result<void>{};

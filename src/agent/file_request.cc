@@ -3,9 +3,12 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <array>
 
 namespace agent {
 namespace {
+
+using base::Error;
 
 constexpr int kListDepthMax = 64;
 constexpr size_t kModeDigitsMax = 4;
@@ -25,9 +28,19 @@ ErrorCode code_of(int errno_value) {
       return ErrorCode::read_only;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
       return ErrorCode::disk_full;
     case EEXIST:
       return ErrorCode::file_exists;
+    case ENOTEMPTY:
+      return ErrorCode::conflict;
+    case EBUSY:
+    case ETXTBSY:
+      return ErrorCode::in_use;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+      return ErrorCode::overloaded;
     case ENXIO:
     case ENODEV:
       return ErrorCode::not_a_file;
@@ -41,22 +54,20 @@ ErrorCode code_of(int errno_value) {
   }
 }
 
-std::unexpected<base::Error> path_error(ErrorCode code, std::string_view message) {
-  auto error = base::fail(code, message);
-  error.error().details.emplace_back("field", "path");
-  return error;
+std::unexpected<base::Error> field_error(ErrorCode code, std::string_view field,
+                                         std::string_view message) {
+  return std::unexpected(Error{
+      .code = code, .message = std::string(message), .details = {{"field", std::string(field)}}});
 }
 
-Result<void> set_path(FileRequest& out, const Agent& agent, std::string value) {
+Result<std::string> absolute_path(const Agent& agent, std::string_view field, std::string value) {
   if (value.empty()) {
-    return path_error(ErrorCode::path_invalid, "'path' is empty");
+    return field_error(ErrorCode::path_invalid, field, base::cat("'", field, "' is empty"));
   }
   if (value.find('\0') != std::string::npos) {
-    return path_error(ErrorCode::path_invalid, "'path' holds NUL");
+    return field_error(ErrorCode::path_invalid, field, base::cat("'", field, "' holds NUL"));
   }
-  out.path =
-      value.starts_with('/') ? std::move(value) : base::cat(agent.config.workdir, "/", value);
-  return {};
+  return value.starts_with('/') ? std::move(value) : base::cat(agent.config.workdir, "/", value);
 }
 
 Result<void> set_depth(FileRequest& out, std::string_view value) {
@@ -73,6 +84,100 @@ Result<void> set_mode(FileRequest& out, std::string_view value) {
   return out.mode ? Result<void>{} : base::fail_field("mode", "'mode' must be octal: 0644");
 }
 
+struct Flag {
+  std::string_view name;
+  bool FileRequest::* member;
+};
+constexpr std::array kFlags{Flag{"list", &FileRequest::list},
+                            Flag{"stat", &FileRequest::stat},
+                            Flag{"tar", &FileRequest::tar},
+                            Flag{"recursive", &FileRequest::recursive},
+                            Flag{"overwrite", &FileRequest::overwrite},
+                            Flag{"preserve_owner", &FileRequest::preserve_owner},
+                            Flag{"one_file_system", &FileRequest::one_file_system}};
+
+Result<void> set_flag(FileRequest& out, std::string_view name, std::string_view value) {
+  const bool on = value.empty() || value == "1" || value == "true";
+  if (!on && value != "0" && value != "false") {
+    return base::fail_field(name, "'", name, "' must be true or false");
+  }
+  out.*std::ranges::find(kFlags, name, &Flag::name)->member = on;
+  return {};
+}
+
+// What a route takes besides `path` and `user`.
+bool takes(FileRoute route, std::string_view name) {
+  const auto any_of = [name](std::initializer_list<std::string_view> names) {
+    return std::ranges::find(names, name) != names.end();
+  };
+  switch (route) {
+    case FileRoute::read:
+      return any_of({"list", "depth", "stat", "tar", "one_file_system"});
+    case FileRoute::write:
+      return any_of({"mode", "owner", "tar", "preserve_owner"});
+    case FileRoute::remove:
+    case FileRoute::watch:
+      return any_of({"recursive"});
+    case FileRoute::make_folder:
+      return any_of({"mode", "owner"});
+    case FileRoute::move:
+      return any_of({"to", "overwrite"});
+    case FileRoute::change_mode:
+      return any_of({"mode", "owner", "recursive"});
+  }
+  return false;
+}
+
+Result<void> set_parameter(FileRequest& out, Agent& agent, const std::string& name,
+                           std::string value) {
+  if (name == "path") {
+    ASSIGN_OR_RETURN(out.path, absolute_path(agent, name, std::move(value)));
+    return {};
+  }
+  if (name == "to") {
+    ASSIGN_OR_RETURN(out.to, absolute_path(agent, name, std::move(value)));
+    return {};
+  }
+  if (name == "user") {
+    ASSIGN_OR_RETURN(out.acting, agent.accounts.find(value));
+    return {};
+  }
+  if (name == "owner") {
+    ASSIGN_OR_RETURN(out.owner, agent.accounts.find(value));
+    return {};
+  }
+  if (name == "mode") {
+    return set_mode(out, value);
+  }
+  return name == "depth" ? set_depth(out, value) : set_flag(out, name, value);
+}
+
+// What only makes sense together, or not together.
+Result<void> check_whole(const FileRequest& request, FileRoute route) {
+  if (request.path.empty()) {
+    return field_error(ErrorCode::missing_field, "path", "the parameter 'path' is required");
+  }
+  if (route == FileRoute::move && request.to.empty()) {
+    return field_error(ErrorCode::missing_field, "to", "the parameter 'to' is required");
+  }
+  if (route == FileRoute::change_mode && !request.mode && !request.owner) {
+    return field_error(ErrorCode::missing_field, "mode", "one of 'mode' and 'owner' is required");
+  }
+  if (int{request.list} + int{request.stat} + int{request.tar} > 1) {
+    return base::fail_field("tar", "only one of 'list', 'stat' and 'tar' can be asked for");
+  }
+  if (request.tar && (request.mode || request.owner)) {
+    return base::fail_field("tar", "'mode' and 'owner' are those of the archive's members");
+  }
+  if (request.preserve_owner && !request.tar) {
+    return base::fail_field("preserve_owner", "'preserve_owner' is for 'tar=1' only");
+  }
+  if (request.one_file_system && !request.tar) {
+    return base::fail_field("one_file_system", "'one_file_system' is for 'tar=1' only");
+  }
+  return {};
+}
+
 }  // namespace
 
 std::optional<mode_t> parse_mode(std::string_view text) {
@@ -86,41 +191,26 @@ base::Error file_error(int errno_value, std::string_view path) {
   return error;
 }
 
-Result<FileRequest> parse_file_request(Agent& agent, const wire::http::Request& request) {
+Result<FileRequest> parse_file_request(Agent& agent, const wire::http::Request& request,
+                                       FileRoute route) {
   ASSIGN_OR_RETURN(auto parameters, request.parameters());
   FileRequest out;
-  std::string user = agent.config.user;
   std::vector<std::string> seen;
   for (auto& [name, value] : parameters) {
     if (std::ranges::find(seen, name) != seen.end()) {
       return base::fail(ErrorCode::malformed, "the parameter '", name, "' is given twice");
     }
-    seen.push_back(name);
-    const bool put = request.method == "PUT";
-    if (name == "path") {
-      RETURN_IF_ERROR(set_path(out, agent, std::move(value)));
-    } else if (name == "user") {
-      user = std::move(value);
-    } else if (name == "mode" && put) {
-      RETURN_IF_ERROR(set_mode(out, value));
-    } else if (name == "owner" && put) {
-      ASSIGN_OR_RETURN(out.owner, agent.accounts.find(value));
-    } else if (name == "list" && !put) {
-      out.list = value == "1" || value == "true";
-    } else if (name == "depth" && !put) {
-      RETURN_IF_ERROR(set_depth(out, value));
-    } else if (name == "tar") {
-      return base::fail(ErrorCode::not_supported, "'tar' is not supported yet");
-    } else {
-      auto error = base::fail(ErrorCode::unknown_field, "unknown parameter '", name, "'");
-      error.error().details.emplace_back("field", name);
-      return error;
+    if (name != "path" && name != "user" && !takes(route, name)) {
+      return field_error(ErrorCode::unknown_field, name,
+                         base::cat("unknown parameter '", name, "'"));
     }
+    RETURN_IF_ERROR(set_parameter(out, agent, name, std::move(value)));
+    seen.push_back(name);
   }
-  if (out.path.empty()) {
-    return path_error(ErrorCode::missing_field, "the parameter 'path' is required");
+  RETURN_IF_ERROR(check_whole(out, route));
+  if (std::ranges::find(seen, "user") == seen.end()) {
+    ASSIGN_OR_RETURN(out.acting, agent.accounts.find(agent.config.user));
   }
-  ASSIGN_OR_RETURN(out.acting, agent.accounts.find(user));
   return out;
 }
 

@@ -3,12 +3,18 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "agent/file_request.h"
 
 namespace agent {
+namespace {
+
+constexpr mode_t kNewFolderMode = 0755;
+
+}  // namespace
 
 Result<base::Fd> open_path(int folder, const std::string& path, int flags) {
   open_how how{};
@@ -23,6 +29,41 @@ Result<base::Fd> open_path(int folder, const std::string& path, int flags) {
       return std::unexpected(file_error(errno, path));
     }
   }
+}
+
+SplitPath split_path(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) {
+    return {.folder = ".", .name = path};
+  }
+  return {.folder = slash == 0 ? "/" : path.substr(0, slash), .name = path.substr(slash + 1)};
+}
+
+Result<base::Fd> open_or_make_folder(int base, const std::string& path) {
+  auto whole = open_path(base, path, O_PATH | O_DIRECTORY);
+  if (whole || whole.error().code != ErrorCode::file_not_found) {
+    return whole;
+  }
+  ASSIGN_OR_RETURN(base::Fd folder,
+                   open_path(base, path.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY));
+  for (const std::string_view part : base::split(path, '/')) {
+    if (part.empty()) {
+      continue;
+    }
+    const std::string name(part);
+    auto next = open_path(folder.get(), name, O_PATH | O_DIRECTORY);
+    if (!next && next.error().code == ErrorCode::file_not_found) {
+      if (::mkdirat(folder.get(), name.c_str(), kNewFolderMode) != 0 && errno != EEXIST) {
+        return std::unexpected(file_error(errno, path));
+      }
+      next = open_path(folder.get(), name, O_PATH | O_DIRECTORY);
+    }
+    if (!next) {
+      return next;
+    }
+    folder = std::move(*next);
+  }
+  return folder;
 }
 
 }  // namespace agent

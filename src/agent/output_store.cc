@@ -6,41 +6,18 @@
 
 #include <algorithm>
 
-#include "base/random.h"
+#include "agent/spool_file.h"
 
 namespace agent {
-namespace {
 
-constexpr uint64_t kHeadBytes = kOutputBytesMax / 4;
-constexpr uint64_t kRingBytes = kOutputBytesMax - kHeadBytes;
-
-// Where the file holds the stream's byte `offset`, and how many follow it without a gap.
-struct Place {
-  uint64_t position = 0;
-  uint64_t room = 0;
-};
-Place place_of(uint64_t offset) {
-  if (offset < kHeadBytes) {
-    return {.position = offset, .room = kHeadBytes - offset};
+OutputStore::Place OutputStore::place_of(uint64_t offset) const {
+  const uint64_t head = limit_ / 4;
+  const uint64_t ring = limit_ - head;
+  if (offset < head) {
+    return {.position = offset, .room = head - offset};
   }
-  const uint64_t in_ring = (offset - kHeadBytes) % kRingBytes;
-  return {.position = kHeadBytes + in_ring, .room = kRingBytes - in_ring};
-}
-
-}  // namespace
-
-bool OutputStore::open_file() {
-  const int folder = spool_folder_ >= 0 ? spool_folder_ : AT_FDCWD;
-  const char* path = spool_folder_ >= 0 ? "." : "/tmp";
-  file_ = base::Fd(::openat(folder, path, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
-  if (!file_ && (errno == EOPNOTSUPP || errno == EISDIR)) {
-    base::KernelRandom random;
-    const std::string name = base::cat(path, "/.", base::new_id(random, "output"));
-    file_ = base::Fd(
-        ::openat(folder, name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600));
-    ::unlinkat(folder, name.c_str(), 0);
-  }
-  return file_.valid();
+  const uint64_t in_ring = (offset - head) % ring;
+  return {.position = head + in_ring, .room = ring - in_ring};
 }
 
 bool OutputStore::append_to_file(std::string_view bytes) {
@@ -73,7 +50,8 @@ void OutputStore::add(std::string_view bytes) {
       return;
     }
     end_ = 0;
-    if (!open_file() || !append_to_file(memory_)) {
+    file_ = open_spool_file(spool_folder_);
+    if (!file_ || !append_to_file(memory_)) {
       // Nothing fits outside: memory keeps what it holds.
       file_.reset();
       end_ = memory_.size();
@@ -83,6 +61,23 @@ void OutputStore::add(std::string_view bytes) {
     memory_ = std::string();
   }
   frozen_ = !append_to_file(bytes);
+}
+
+size_t OutputStore::take_from(int pipe, size_t bytes_max) {
+  if (!file_ || frozen_) {
+    return 0;
+  }
+  const Place place = place_of(end_);
+  auto position = static_cast<off_t>(place.position);
+  const auto size = static_cast<size_t>(std::min<uint64_t>(bytes_max, place.room));
+  const ssize_t count =
+      ::splice(pipe, nullptr, file_.get(), &position, size, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+  if (count <= 0) {
+    return 0;
+  }
+  end_ += static_cast<uint64_t>(count);
+  total_ += static_cast<uint64_t>(count);
+  return static_cast<size_t>(count);
 }
 
 std::array<OutputStore::Range, 2> OutputStore::ranges(uint64_t share) const {

@@ -62,7 +62,8 @@ TEST(ProcessTree, a_cgroup_is_used_again_once_its_last_process_has_ended) {
   }
   {
     ProcessTrees trees(base::Fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
-    Spawner spawner;
+    net::EventLoop loop;
+    Spawner spawner(loop);
     auto first = trees.make();
     ASSERT_GE(first->cgroup(), 0);
     EXPECT_TRUE(first->marker().empty());
@@ -103,7 +104,8 @@ TEST(ProcessTree, a_signal_reaches_daemons_with_and_without_cgroups) {
       place = base::Fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     }
     ProcessTrees trees(std::move(place));
-    Spawner spawner;
+    net::EventLoop loop;
+    Spawner spawner(loop);
     auto tree = trees.make();
     EXPECT_EQ(tree->cgroup() >= 0, with_cgroup);
     const auto command = start(

@@ -3,7 +3,7 @@
 #include "agent/command_run.h"
 #include "agent/run_answer.h"
 #include "agent/run_request.h"
-#include "net/task_group.h"
+#include "base/fault.h"
 
 namespace agent {
 
@@ -11,27 +11,17 @@ Task<Result<void>> run_command(Agent& agent, net::Stream& stream, std::string bo
                                std::string request_id) {
   CO_ASSIGN_OR_RETURN(RunRequest request, parse_run_request(body));
   body = std::string();
-  CommandRun run(agent, stream, std::move(request));
-  CO_RETURN_IF_ERROR(run.start());
-  net::Cancellation* outer = co_await net::current_cancellation();
-  {
-    // The command's end is waited for even when the connection is given up: its tree must go.
-    std::optional<net::Cancellation::Callbacks::iterator> on_cancel;
-    if (outer != nullptr && outer->requested()) {
-      run.leave();
-    } else if (outer != nullptr) {
-      on_cancel = outer->add([&run, &on_cancel] {
-        on_cancel.reset();
-        run.leave();
-      });
-    }
-    net::TaskGroup group(agent.loop);
-    group.spawn(run.finish());
-    co_await group.join();
-    if (on_cancel) {
-      outer->remove(*on_cancel);
-    }
-  }
+  const OutputEncoding encoding = request.encoding;
+  std::string input = std::move(request.input);
+  CommandRun run(agent, stream, std::move(request), kOutputBytesMax);
+  CO_RETURN_IF_ERROR(run.start(!input.empty()));
+  base::fault_point("agent.run.started");
+  run.watch_client();
+  run.keep_client_awake();
+  run.input().add(std::move(input));
+  run.input().finish();
+  co_await run.finish_or_leave();
+  base::fault_point("agent.run.ended");
   if (run.client_gone()) {
     co_return base::fail(ErrorCode::connection_closed, "the client left during the command");
   }
@@ -42,7 +32,7 @@ Task<Result<void>> run_command(Agent& agent, net::Stream& stream, std::string bo
   if (!outcome) {
     co_return co_await write_late_error(stream, outcome.error(), std::move(request_id));
   }
-  co_return co_await write_run_answer(stream, *outcome, run.output(), run.error(), run.encoding(),
+  co_return co_await write_run_answer(stream, *outcome, run.output(), run.error(), encoding,
                                       run.head_written());
 }
 

@@ -1,8 +1,5 @@
 #include "agent/run_answer.h"
 
-#include <string.h>
-#include <sys/wait.h>
-
 #include <memory>
 
 #include "agent/text_encoder.h"
@@ -15,7 +12,6 @@ namespace {
 // A slow reader is waited for as long as it takes something now and then.
 constexpr base::Milliseconds kWritePatience{600'000};
 constexpr size_t kSliceBytes = 64 * 1024;
-constexpr int kSignalBase = 128;
 
 std::string_view json_bool(bool value) { return value ? "true" : "false"; }
 
@@ -73,19 +69,6 @@ net::Task<Result<void>> write_chunk(net::Stream& client, std::string_view bytes)
 }
 
 }  // namespace
-
-RunOutcome outcome_of_status(int status) {
-  RunOutcome outcome;
-  if (!WIFSIGNALED(status)) {
-    outcome.exit_code = WEXITSTATUS(status);
-    return outcome;
-  }
-  const int number = WTERMSIG(status);
-  const char* name = ::sigabbrev_np(number);
-  outcome.exit_code = kSignalBase + number;
-  outcome.signal = name != nullptr ? std::string(name) : base::cat(number);
-  return outcome;
-}
 
 std::string chunked_answer_head() {
   return wire::http::HeadBuilder::response(200)

@@ -4,22 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "agent/command.h"
 #include "agent/output_store.h"
 #include "agent/run_request.h"
 #include "net/stream.h"
 
 namespace agent {
-
-struct RunOutcome {
-  int exit_code = 0;
-  std::string signal;  // "KILL"; empty: none
-  bool timed_out = false;
-  bool oom_killed = false;
-  int64_t duration_ms = 0;
-};
-
-// exit_code and signal of a wait status: 128 + N for signal N.
-RunOutcome outcome_of_status(int status);
 
 // The head of an answer whose length is not known.
 std::string chunked_answer_head();

@@ -13,7 +13,7 @@ constexpr size_t kArgumentBytesMax = 128 * 1024;
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-Environment merge_environment(const Agent& agent, const RunRequest& request,
+Environment merge_environment(const Agent& agent, const CommandRequest& request,
                               const Identity& identity) {
   Environment merged = request.environment;
   merged.insert(agent.config.environment.begin(), agent.config.environment.end());
@@ -42,19 +42,6 @@ Result<base::Fd> make_script(const std::string& command) {
   return file;
 }
 
-Result<void> prepare_input(CommandSetup& setup, const Agent& agent, const RunRequest& request) {
-  setup.spawn.input = agent.null_device.get();
-  if (request.input.empty()) {
-    return {};
-  }
-  ASSIGN_OR_RETURN(auto pipe, base::sys::make_pipe());
-  RETURN_IF_ERROR(base::sys::set_nonblocking(pipe.second.get()));
-  setup.input = std::move(pipe.first);
-  setup.input_end = std::move(pipe.second);
-  setup.spawn.input = setup.input.get();
-  return {};
-}
-
 }  // namespace
 
 std::vector<std::string> program_candidates(std::string_view name, std::string_view search_path) {
@@ -71,7 +58,7 @@ std::vector<std::string> program_candidates(std::string_view name, std::string_v
   return paths;
 }
 
-Result<CommandSetup> prepare_command(Agent& agent, const RunRequest& request) {
+Result<CommandSetup> prepare_command(Agent& agent, const CommandRequest& request) {
   CommandSetup setup;
   ASSIGN_OR_RETURN(setup.spawn.identity,
                    agent.accounts.find(request.user.value_or(agent.config.user)));
@@ -79,7 +66,8 @@ Result<CommandSetup> prepare_command(Agent& agent, const RunRequest& request) {
   const std::string& search_path = environment.at("PATH");
   if (!request.command) {
     setup.spawn.argv = request.argv;
-    setup.spawn.candidates = program_candidates(request.argv.front(), search_path);
+    setup.spawn.candidates = program_candidates(
+        request.program.empty() ? request.argv.front() : request.program, search_path);
   } else {
     setup.spawn.argv = {"sh", "-c", *request.command};
     setup.spawn.candidates = program_candidates("sh", base::cat("/bin:", search_path));
@@ -91,7 +79,6 @@ Result<CommandSetup> prepare_command(Agent& agent, const RunRequest& request) {
   }
   setup.spawn.cwd = absolute_folder(agent, request.cwd);
   setup.spawn.no_new_privileges = agent.config.no_new_privileges;
-  RETURN_IF_ERROR(prepare_input(setup, agent, request));
   for (const auto& [name, value] : environment) {
     setup.spawn.environment.push_back(base::cat(name, "=", value));
   }

@@ -5,80 +5,37 @@
 
 #include <algorithm>
 
-#include "agent/file_read.h"
-#include "agent/file_write.h"
+#include "agent/answers.h"
+#include "agent/command_stream.h"
+#include "agent/exec.h"
+#include "agent/file_routes.h"
 #include "agent/run.h"
+#include "agent/session_routes.h"
 #include "wire/json.h"
 
 namespace agent {
 namespace {
 
 using net::Deadline;
-using wire::http::HeadBuilder;
 using wire::http::Request;
 
 constexpr base::Milliseconds kHeadPatience{30'000};
-constexpr base::Milliseconds kBodyPatience{120'000};
-constexpr base::Milliseconds kWritePatience{60'000};
 constexpr base::Milliseconds kDescriptorPause{100};
 constexpr size_t kRunBodyBytesMax = 12 * 1024 * 1024;
 // What is read and dropped of a refused body so that the connection lives on.
 constexpr size_t kDrainBytesMax = 4 * 1024 * 1024;
-constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
-
-// Documented routes that are not built yet.
-bool is_planned(const Request& request) {
-  constexpr std::string_view kPlanned[] = {"/exec", "/sessions", "/terminal", "/files/"};
-  return std::ranges::any_of(
-             kPlanned, [&](std::string_view prefix) { return request.path.starts_with(prefix); }) ||
-         (request.path == "/files" && request.method == "DELETE");
-}
-
-bool connection_is_lost(ErrorCode code) {
-  return code == ErrorCode::connection_closed || code == ErrorCode::cancelled ||
-         code == ErrorCode::deadline_exceeded;
-}
-
-Task<Result<void>> write_json(net::Stream& stream, std::string body) {
-  const std::string head = HeadBuilder::response(200)
-                               .add("content-type", "application/json")
-                               .add_length(body.size())
-                               .finish();
-  co_return co_await stream.write_all(head, body, kWritePatience);
-}
-
-Task<Result<void>> write_error(net::Stream& stream, base::Error error, std::string request_id,
-                               bool head_only, bool keep) {
-  if (error.code == ErrorCode::io) {
-    error.code = ErrorCode::agent_failed;
-  }
-  const std::string body = wire::json::error_body(error, request_id);
-  HeadBuilder head = HeadBuilder::response(base::http_status(error.code));
-  head.add("content-type", "application/json").add_length(body.size());
-  if (error.code == ErrorCode::overloaded) {
-    head.add("retry-after", "1");
-  }
-  if (error.code == ErrorCode::range_not_satisfiable) {
-    for (const auto& [key, value] : error.details) {
-      if (key == "size") {
-        head.add("content-range", base::cat("bytes */", value));
-      }
-    }
-  }
-  if (!keep) {
-    head.add("connection", "close");
-  }
-  co_return co_await stream.write_all(head.finish(), head_only ? "" : body, kWritePatience);
-}
 
 }  // namespace
 
 Server::Server(Agent& agent, base::Fd listener)
-    : agent_(agent), listener_(std::move(listener)), connections_(agent.loop) {}
+    : agent_(agent), listener_(std::move(listener)), sessions_(agent), connections_(agent.loop) {}
 
 Server::~Server() { agent_.loop.forget(listener_.get()); }
 
 Task<void> Server::serve() {
+  if (!agent_.config.entrypoint.empty()) {
+    sessions_.start_entrypoint(agent_.config.entrypoint);
+  }
   for (;;) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
@@ -102,6 +59,7 @@ Task<void> Server::serve() {
   }
   connections_.cancel();
   co_await connections_.join();
+  co_await sessions_.stop();
 }
 
 Task<void> Server::serve_connection(base::Fd socket) {
@@ -154,24 +112,33 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
   if (request.path == "/run" && request.method == "POST") {
     co_return co_await run(stream, reader, request);
   }
-  if (request.path == "/files" && (get || request.method == "HEAD")) {
-    co_return co_await read_file(agent_, stream, request);
+  if (request.path == "/exec" && request.method == "POST") {
+    co_return co_await exec_command(agent_, stream, reader, request);
   }
-  if (request.path == "/files" && request.method == "PUT") {
-    co_return co_await write_file(agent_, stream, reader, request);
+  if (request.path == "/stream" && request.method == "POST") {
+    CO_ASSIGN_OR_RETURN(std::string body,
+                        co_await read_body(stream, reader, request, kRunBodyBytesMax));
+    co_return co_await stream_command(agent_, stream, std::move(body));
+  }
+  if (is_session_route(request.path)) {
+    co_return co_await serve_session_route({.agent = agent_,
+                                            .sessions = sessions_,
+                                            .stream = stream,
+                                            .reader = reader,
+                                            .request = request});
+  }
+  if (request.path == "/files" || request.path.starts_with("/files/")) {
+    co_return co_await serve_files(agent_, stream, reader, request);
   }
   if (request.path == "/healthz" && get) {
-    co_return co_await write_json(stream, "{\"version\":\"" SANDBOX_VERSION "\"}");
+    co_return co_await write_json(stream, 200, "{\"version\":\"" SANDBOX_VERSION "\"}");
   }
   if (request.path == "/activity" && get) {
-    co_return co_await write_json(
-        stream, base::cat("{\"running_commands\":", agent_.running_commands, ",\"sessions\":0}"));
+    co_return co_await write_json(stream, 200,
+                                  base::cat("{\"running_commands\":", agent_.running_commands,
+                                            ",\"sessions\":", sessions_.running(), "}"));
   }
-  if (is_planned(request)) {
-    co_return base::fail(ErrorCode::not_supported, request.method, " ", request.path,
-                         " is not supported yet");
-  }
-  constexpr std::string_view kKnown[] = {"/run", "/files", "/healthz", "/activity"};
+  constexpr std::string_view kKnown[] = {"/run", "/exec", "/stream", "/healthz", "/activity"};
   if (std::ranges::find(kKnown, request.path) != std::end(kKnown)) {
     co_return base::fail(ErrorCode::method_not_allowed, request.method, " is not allowed on ",
                          request.path);
@@ -181,11 +148,8 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
 
 Task<Result<void>> Server::run(net::Stream& stream, net::HttpReader& reader,
                                const Request& request) {
-  if (request.expect_continue && request.content_length <= kRunBodyBytesMax) {
-    CO_RETURN_IF_ERROR(co_await stream.write_all(kContinue, kWritePatience));
-  }
   CO_ASSIGN_OR_RETURN(std::string body,
-                      co_await reader.read_whole_body(kRunBodyBytesMax, kBodyPatience));
+                      co_await read_body(stream, reader, request, kRunBodyBytesMax));
   const std::string* id = request.find("x-request-id");
   co_return co_await run_command(agent_, stream, std::move(body), id == nullptr ? "" : *id);
 }

@@ -6,13 +6,12 @@
 #include <string_view>
 
 #include "agent/agent.h"
+#include "agent/sessions.h"
 #include "base/fd.h"
 #include "net/http.h"
 #include "net/task_group.h"
 
 namespace agent {
-
-using net::Task;
 
 class Server {
  public:
@@ -21,7 +20,8 @@ class Server {
   // `listener` is a non-blocking listening socket.
   Server(Agent& agent, base::Fd listener);
   ~Server();
-  // Accepts until cancelled, then ends all connections.
+  // Starts the image's entrypoint if there is one and accepts until cancelled; then ends all
+  // connections and sessions.
   Task<void> serve();
 
  private:
@@ -36,6 +36,7 @@ class Server {
 
   Agent& agent_;
   base::Fd listener_;
+  Sessions sessions_;
   net::TaskGroup connections_;
 };
 

@@ -2,156 +2,32 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/close_range.h>
-#include <linux/openat2.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstdlib>
 
 #include "agent/raw_call.h"
 
 namespace agent {
-
-// Mapped shared, so that the record is seen whether or not the child shares the agent's memory.
-struct SpawnMemory {
-  SpawnFailure failure;
-};
-
 namespace {
 
-constexpr mode_t kUmask = 022;
+// A child's frames are small: it calls nothing but the kernel.
+constexpr size_t kStackBytes = 16 * 1024;
+constexpr uintptr_t kStackAlignment = 16;
+// More are made when more children are on their way at once; what is kept is touched memory.
+constexpr size_t kStacksKept = 4;
 // Half of the maximum: a command is chosen long before the agent, whatever both use.
 constexpr std::string_view kCommandOomScore = "500";
 constexpr std::string_view kAgentOomScore = "0";
-
-// All the child needs, in pointers and numbers.
-struct ChildPlan {
-  const char* const* argv;
-  const char* const* environment;
-  const char* const* candidates;
-  const char* cwd;
-  const uint32_t* groups;
-  size_t group_count;
-  uint32_t uid;
-  uint32_t gid;
-  int input;
-  int output;
-  int error;
-  int script;
-  bool no_new_privileges;
-  SpawnFailure* failure;
-};
-
-struct KernelSigaction {
-  unsigned long handler;
-  unsigned long flags;
-  unsigned long restorer;
-  unsigned long mask;
-};
-constexpr long kKernelSigsetBytes = 8;
-constexpr long kFirstOtherFd = 3;
-
-// `from` as descriptor `to`, kept over execve.
-long place_descriptor(int from, int to) noexcept {
-  return from == to ? raw_call(SYS_fcntl, to, F_SETFD, 0) : raw_call(SYS_dup3, from, to, 0);
-}
-
-long attach_descriptors(const ChildPlan& plan) noexcept {
-  long result = place_descriptor(plan.input, 0);
-  result = result < 0 ? result : place_descriptor(plan.output, 1);
-  result = result < 0 ? result : place_descriptor(plan.error, 2);
-  // All of the agent's are so already; this holds for what nobody thought of.
-  raw_call(SYS_close_range, kFirstOtherFd, ~0U, CLOSE_RANGE_CLOEXEC);
-  return result < 0 || plan.script < 0 ? result : place_descriptor(plan.script, kScriptFd);
-}
-
-long become(const ChildPlan& plan) noexcept {
-  long result =
-      raw_call(SYS_setgroups, static_cast<long>(plan.group_count), raw_address(plan.groups));
-  result = result < 0 ? result : raw_call(SYS_setresgid, plan.gid, plan.gid, plan.gid);
-  return result < 0 ? result : raw_call(SYS_setresuid, plan.uid, plan.uid, plan.uid);
-}
-
-// As the command's user, and never through a magic link: /proc/self/fd/N is the agent's.
-long enter_folder(const ChildPlan& plan) noexcept {
-  open_how how{};
-  how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
-  how.resolve = RESOLVE_NO_MAGICLINKS;
-  const long folder =
-      raw_call(SYS_openat2, AT_FDCWD, raw_address(plan.cwd), raw_address(&how), sizeof how);
-  return folder < 0 ? folder : raw_call(SYS_fchdir, folder);
-}
-
-// Returns only the error: of the last candidate, or EACCES if one could not be run.
-long execute(const ChildPlan& plan) noexcept {
-  long result = -ENOENT;
-  bool denied = false;
-  for (const char* const* path = plan.candidates; *path != nullptr; ++path) {
-    result = raw_call(SYS_execve, raw_address(*path), raw_address(plan.argv),
-                      raw_address(plan.environment));
-    denied = denied || result == -EACCES;
-    if (result != -ENOENT && result != -ENOTDIR && result != -EACCES) {
-      return result;
-    }
-  }
-  return denied ? -EACCES : result;
-}
-
-void run_child(const ChildPlan& plan) noexcept {
-  const auto give_up = [&plan](SpawnStep step, long result) {
-    plan.failure->step = step;
-    plan.failure->errno_value = static_cast<int>(-result);
-    constexpr long kNotStarted = 127;
-    raw_call(SYS_exit_group, kNotStarted);
-  };
-  const auto check = [&give_up](SpawnStep step, long result) {
-    if (result < 0) {
-      give_up(step, result);
-    }
-  };
-  check(SpawnStep::session, raw_call(SYS_setsid));
-  check(SpawnStep::descriptors, attach_descriptors(plan));
-  raw_call(SYS_umask, kUmask);
-  check(SpawnStep::identity, become(plan));
-  if (plan.no_new_privileges) {
-    check(SpawnStep::privileges, raw_call(SYS_prctl, PR_SET_NO_NEW_PRIVS, 1));
-  }
-  check(SpawnStep::folder, enter_folder(plan));
-  // The agent ignores only SIGPIPE and blocks only SIGCHLD (prepared in main).
-  const KernelSigaction standard{};
-  raw_call(SYS_rt_sigaction, SIGPIPE, raw_address(&standard), 0, kKernelSigsetBytes);
-  const uint64_t nothing = 0;
-  raw_call(SYS_rt_sigprocmask, SIG_SETMASK, raw_address(&nothing), 0, kKernelSigsetBytes);
-  give_up(SpawnStep::execute, execute(plan));
-}
-
-// A child with memory of its own, as fork makes it: what kills it cannot touch the agent. The
-// record is in shared memory.
-pid_t clone_child(const ChildPlan& plan, int cgroup) {
-  clone_args arguments{};
-  arguments.exit_signal = SIGCHLD;
-  if (cgroup >= 0) {
-    arguments.flags |= CLONE_INTO_CGROUP;
-    arguments.cgroup = static_cast<uint64_t>(cgroup);
-  }
-  long pid = ::syscall(SYS_clone3, &arguments, sizeof arguments);
-  if (pid < 0 && errno == ENOSYS && cgroup < 0) {
-    // Some engines' filters hide clone3, whose flags they cannot read.
-    pid = ::syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
-  }
-  if (pid == 0) {
-    run_child(plan);
-    std::abort();
-  }
-  return static_cast<pid_t>(pid);
-}
+// The score of the agent is one with that of children on their way (they share its memory), so it
+// is put back when none is. Once in a while only: the kernel looks at every process for it.
+constexpr base::Milliseconds kSettleTime{20};
+constexpr useconds_t kLastLookMicroseconds = 1000;
 
 std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   std::vector<const char*> out;
@@ -163,17 +39,111 @@ std::vector<const char*> pointers(const std::vector<std::string>& texts) {
   return out;
 }
 
-}  // namespace
-
-SpawnedCommand::~SpawnedCommand() {
-  if (memory_ != nullptr) {
-    ::munmap(memory_, sizeof(SpawnMemory));
+Identity own_identity() {
+  Identity own{.uid = ::geteuid(), .gid = ::getegid()};
+  const int count = ::getgroups(0, nullptr);
+  own.groups.resize(static_cast<size_t>(std::max(count, 0)));
+  if (count > 0 && ::getgroups(count, own.groups.data()) != count) {
+    own.groups.clear();
   }
+  std::ranges::sort(own.groups);
+  return own;
 }
 
-SpawnFailure SpawnedCommand::failure() const { return memory_->failure; }
+bool is_same(const Identity& own, const Identity& wanted) {
+  std::vector<uint32_t> groups = wanted.groups;
+  std::ranges::sort(groups);
+  return own.uid == wanted.uid && own.gid == wanted.gid && own.groups == groups;
+}
 
-Spawner::Spawner() : oom_score_(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)) {}
+}  // namespace
+
+// What one child reads and writes; it must stay where it is until the child has left the memory.
+struct Launch {
+  explicit Launch(SpawnRequest given)
+      : request(std::move(given)),
+        argv(pointers(request.argv)),
+        environment(pointers(request.environment)),
+        candidates(pointers(request.candidates)),
+        plan{.argv = argv.data(),
+             .environment = environment.data(),
+             .candidates = candidates.data(),
+             .cwd = request.cwd.c_str(),
+             .groups = request.identity.groups.data(),
+             .group_count = request.identity.groups.size(),
+             .uid = request.identity.uid,
+             .gid = request.identity.gid,
+             .input = request.input,
+             .output = request.output,
+             .error = request.error,
+             .script = request.script,
+             .terminal = request.terminal,
+             .no_new_privileges = request.no_new_privileges,
+             .failure = &failure} {}
+  Launch(const Launch&) = delete;
+  Launch& operator=(const Launch&) = delete;
+
+  // The kernel clears the word when the child leaves the memory: by execve or by its end.
+  [[nodiscard]] bool is_over() { return std::atomic_ref(in_memory).load() == 0; }
+
+  const SpawnRequest request;
+  const std::vector<const char*> argv;
+  const std::vector<const char*> environment;
+  const std::vector<const char*> candidates;
+  SpawnFailure failure;
+  ChildPlan plan;
+  Stack stack;
+  alignas(std::atomic_ref<int>::required_alignment) int in_memory = 1;
+};
+
+namespace {
+
+pid_t start_child(Launch& launch) {
+  constexpr uint64_t kFlags = CLONE_VM | CLONE_CHILD_CLEARTID;
+  const auto begin = reinterpret_cast<uintptr_t>(launch.stack.get());  // NOLINT: an address
+  const uintptr_t top = (begin + kStackBytes) & ~(kStackAlignment - 1);
+  clone_args arguments{};
+  arguments.flags = kFlags;
+  arguments.child_tid = static_cast<uint64_t>(raw_address(&launch.in_memory));
+  arguments.exit_signal = SIGCHLD;
+  arguments.stack = begin;
+  arguments.stack_size = top - begin;
+  const int cgroup = launch.request.cgroup;
+  if (cgroup >= 0) {
+    arguments.flags |= CLONE_INTO_CGROUP;
+    arguments.cgroup = static_cast<uint64_t>(cgroup);
+  }
+  long pid = raw_clone(SYS_clone3, raw_address(&arguments), sizeof arguments, 0, 0, run_child,
+                       &launch.plan);
+  if (pid == -ENOSYS && cgroup < 0) {
+    // Some engines' filters hide clone3, whose flags they cannot read.
+    pid =
+        raw_clone(SYS_clone, static_cast<long>(kFlags | uint64_t{SIGCHLD}), static_cast<long>(top),
+                  0, raw_address(&launch.in_memory), run_child, &launch.plan);
+  }
+  return static_cast<pid_t>(pid);
+}
+
+}  // namespace
+
+SpawnFailure SpawnedCommand::failure() const { return launch_->failure; }
+
+Spawner::Spawner(net::EventLoop& loop)
+    : loop_(loop),
+      oom_score_(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)),
+      own_(own_identity()) {}
+
+Spawner::~Spawner() {
+  if (timer_ != 0) {
+    loop_.remove_timer(timer_);
+  }
+  for (collect(); !launching_.empty(); collect()) {
+    ::usleep(kLastLookMicroseconds);
+  }
+  if (is_score_raised_) {
+    set_oom_score(kAgentOomScore);
+  }
+}
 
 void Spawner::set_oom_score(std::string_view value) {
   if (oom_score_) {
@@ -182,42 +152,57 @@ void Spawner::set_oom_score(std::string_view value) {
   }
 }
 
+void Spawner::keep(Stack stack) {
+  if (stacks_.size() < kStacksKept) {
+    stacks_.push_back(std::move(stack));
+  }
+}
+
+void Spawner::collect() {
+  std::erase_if(launching_, [this](const std::shared_ptr<Launch>& launch) {
+    if (!launch->is_over()) {
+      return false;
+    }
+    keep(std::move(launch->stack));
+    return true;
+  });
+}
+
+void Spawner::settle() {
+  collect();
+  timer_ = 0;
+  if (launching_.empty()) {
+    set_oom_score(kAgentOomScore);
+    is_score_raised_ = false;
+  } else {
+    timer_ = loop_.add_timer(std::chrono::steady_clock::now() + kSettleTime, [this] { settle(); });
+  }
+}
+
 Result<std::unique_ptr<SpawnedCommand>> Spawner::spawn(SpawnRequest request) {
-  std::unique_ptr<SpawnedCommand> command(new SpawnedCommand);
-  void* memory = ::mmap(nullptr, sizeof(SpawnMemory), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return base::fail_errno(errno, "mmap for a command");
+  collect();
+  auto launch = std::make_shared<Launch>(std::move(request));
+  launch->plan.is_agents_identity = is_same(own_, launch->request.identity);
+  if (stacks_.empty()) {
+    launch->stack = std::make_unique_for_overwrite<std::byte[]>(kStackBytes);
+  } else {
+    launch->stack = std::move(stacks_.back());
+    stacks_.pop_back();
   }
-  command->memory_ = new (memory) SpawnMemory;
-  command->request_ = std::move(request);
-  const SpawnRequest& held = command->request_;
-  command->argv_ = pointers(held.argv);
-  command->environment_ = pointers(held.environment);
-  command->candidates_ = pointers(held.candidates);
-  const ChildPlan plan{.argv = command->argv_.data(),
-                       .environment = command->environment_.data(),
-                       .candidates = command->candidates_.data(),
-                       .cwd = held.cwd.c_str(),
-                       .groups = held.identity.groups.data(),
-                       .group_count = held.identity.groups.size(),
-                       .uid = held.identity.uid,
-                       .gid = held.identity.gid,
-                       .input = held.input,
-                       .output = held.output,
-                       .error = held.error,
-                       .script = held.script,
-                       .no_new_privileges = held.no_new_privileges,
-                       .failure = &command->memory_->failure};
-  // Inherited by the child.
-  set_oom_score(kCommandOomScore);
-  command->pid_ = clone_child(plan, held.cgroup);
-  const int clone_errno = errno;
-  set_oom_score(kAgentOomScore);
-  if (command->pid_ < 0) {
-    return base::fail_errno(clone_errno, "start a process");
+  if (!is_score_raised_) {
+    is_score_raised_ = true;
+    set_oom_score(kCommandOomScore);  // inherited by the child
   }
-  return command;
+  if (timer_ == 0) {
+    timer_ = loop_.add_timer(std::chrono::steady_clock::now() + kSettleTime, [this] { settle(); });
+  }
+  const pid_t pid = start_child(*launch);
+  if (pid < 0) {
+    keep(std::move(launch->stack));
+    return base::fail_errno(-pid, "start a process");
+  }
+  launching_.push_back(launch);
+  return std::make_unique<SpawnedCommand>(std::move(launch), pid);
 }
 
 }  // namespace agent

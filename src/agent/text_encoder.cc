@@ -1,43 +1,28 @@
 #include "agent/text_encoder.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "base/json_escape.h"
 
 namespace agent {
 namespace {
 
+static_assert(std::endian::native == std::endian::little);
+
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-bool is_plain(char c) {
-  const auto byte = static_cast<unsigned char>(c);
-  return byte >= 0x20 && byte < 0x7F && c != '"' && c != '\\';
-}
+constexpr size_t kWordBytes = sizeof(uint64_t);
 
-void append_escaped(std::string& out, char c) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\x7F':
-      out += c;
-      return;
-    default:
-      out += "\\u00";
-      out += kDigits[static_cast<unsigned char>(c) >> 4U];
-      out += kDigits[static_cast<unsigned char>(c) & 0x0FU];
-  }
+// The highest bit of each byte that cannot be copied as it is. (Borrows make bytes above such a one
+// doubtful, so only the lowest mark is to be used.)
+uint64_t special_bytes(uint64_t word) {
+  constexpr uint64_t kOnes = 0x0101010101010101;
+  constexpr uint64_t kHighs = 0x8080808080808080;
+  const auto is_zero = [](uint64_t x) { return (x - kOnes) & ~x & kHighs; };
+  const uint64_t control = (word - kOnes * 0x20) & ~word & kHighs;
+  return (word & kHighs) | control | is_zero(word ^ (kOnes * '"')) | is_zero(word ^ (kOnes * '\\'));
 }
 
 // A sequence that starts with a byte above 0x7F (Unicode 15, table 3-7).
@@ -96,35 +81,52 @@ void TextEncoder::add(std::string& out, std::string_view bytes) {
 }
 
 void TextEncoder::add_utf8(std::string& out, std::string_view bytes) {
-  size_t begin = 0;  // of what is copied as it is
-  size_t at = 0;
-  const auto flush = [&] { out.append(bytes, begin, at - begin); };
-  while (at < bytes.size()) {
-    if (is_plain(bytes[at])) {
-      ++at;
+  const size_t old_size = out.size();
+  out.resize_and_overwrite(
+      old_size + bytes.size() * base::kJsonEscapeBytesMax + kWordBytes,
+      [&](char* begin, size_t /*room*/) { return write_utf8(begin + old_size, bytes) - begin; });
+}
+
+// `to` has room for each byte's longest form and one word. Returns the end of what was written.
+char* TextEncoder::write_utf8(char* to, std::string_view bytes) {
+  const char* from = bytes.data();
+  const char* const end = from + bytes.size();
+  while (from < end) {
+    if (static_cast<size_t>(end - from) >= kWordBytes) {
+      uint64_t word = 0;
+      std::memcpy(&word, from, kWordBytes);
+      // All of the word is written; what is behind a special byte is written over.
+      std::memcpy(to, &word, kWordBytes);
+      const uint64_t special = special_bytes(word);
+      const size_t plain =
+          special == 0 ? kWordBytes : static_cast<size_t>(std::countr_zero(special)) / 8;
+      to += plain;
+      from += plain;
+      if (special == 0) {
+        continue;
+      }
+    }
+    const auto byte = static_cast<unsigned char>(*from);
+    if (byte < base::kJsonEscapes.size()) {
+      const base::JsonEscape& escape = base::kJsonEscapes[byte];
+      std::memcpy(to, escape.text.data(), escape.text.size());
+      to += escape.size;
+      ++from;
       continue;
     }
-    if (static_cast<unsigned char>(bytes[at]) < 0x80) {
-      flush();
-      append_escaped(out, bytes[at]);
-      begin = ++at;
-      continue;
-    }
-    const Sequence sequence = look_at(bytes.substr(at));
-    if (sequence.kind == Sequence::Kind::whole) {
-      at += sequence.size;
-      continue;
-    }
-    flush();
+    const std::string_view rest(from, static_cast<size_t>(end - from));
+    const Sequence sequence = look_at(rest);
     if (sequence.kind == Sequence::Kind::unfinished) {
-      pending_ = bytes.substr(at);
-      return;
+      pending_ = rest;
+      return to;
     }
-    out += kReplacement;
-    at += sequence.size;
-    begin = at;
+    const std::string_view text =
+        sequence.kind == Sequence::Kind::whole ? rest.substr(0, sequence.size) : kReplacement;
+    std::ranges::copy(text, to);
+    to += text.size();
+    from += sequence.size;
   }
-  flush();
+  return to;
 }
 
 void TextEncoder::add_base64(std::string& out, std::string_view bytes) {

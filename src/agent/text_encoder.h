@@ -21,6 +21,7 @@ class TextEncoder {
 
  private:
   void add_utf8(std::string& out, std::string_view bytes);
+  char* write_utf8(char* to, std::string_view bytes);
   void add_base64(std::string& out, std::string_view bytes);
 
   OutputEncoding encoding_;

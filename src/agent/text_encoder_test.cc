@@ -62,5 +62,19 @@ TEST(TextEncoder, any_two_bytes_give_valid_json) {
   }
 }
 
+TEST(TextEncoder, every_byte_is_the_same_wherever_it_stands) {
+  for (int value = 0; value < 128; ++value) {
+    std::string alone;
+    TextEncoder(OutputEncoding::utf8).add(alone, std::string(1, static_cast<char>(value)));
+    for (size_t at = 0; at < 20; ++at) {
+      std::string bytes(20, 'x');
+      bytes[at] = static_cast<char>(value);
+      std::string out;
+      TextEncoder(OutputEncoding::utf8).add(out, bytes);
+      ASSERT_EQ(out, std::string(at, 'x') + alone + std::string(19 - at, 'x')) << value;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace agent

@@ -18,52 +18,9 @@ namespace agent {
 namespace {
 
 constexpr mode_t kNewFileMode = 0644;
-constexpr mode_t kNewFolderMode = 0755;
 constexpr mode_t kPermissions = 07777;
 constexpr mode_t kWithoutSetId = 01777;
 constexpr int kLinksMax = 40;  // the kernel's own limit
-
-struct SplitPath {
-  std::string folder;
-  std::string name;
-};
-
-// "/a/b" -> "/a", "b"; a path that ends in '/' names a folder.
-SplitPath split_path(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) {
-    return {.folder = ".", .name = path};
-  }
-  return {.folder = slash == 0 ? "/" : path.substr(0, slash), .name = path.substr(slash + 1)};
-}
-
-// Opens a folder, making what is missing of it with the rights in force.
-Result<base::Fd> open_or_make_folder(int base, const std::string& path) {
-  auto whole = open_path(base, path, O_PATH | O_DIRECTORY);
-  if (whole || whole.error().code != ErrorCode::file_not_found) {
-    return whole;
-  }
-  ASSIGN_OR_RETURN(base::Fd folder,
-                   open_path(base, path.starts_with('/') ? "/" : ".", O_PATH | O_DIRECTORY));
-  for (const std::string_view part : base::split(path, '/')) {
-    if (part.empty()) {
-      continue;
-    }
-    const std::string name(part);
-    auto next = open_path(folder.get(), name, O_PATH | O_DIRECTORY);
-    if (!next && next.error().code == ErrorCode::file_not_found) {
-      if (::mkdirat(folder.get(), name.c_str(), kNewFolderMode) != 0 && errno != EEXIST) {
-        return std::unexpected(file_error(errno, path));
-      }
-      next = open_path(folder.get(), name, O_PATH | O_DIRECTORY);
-    }
-    if (!next) {
-      return next;
-    }
-    folder = std::move(*next);
-  }
-  return folder;
-}
 
 std::unexpected<base::Error> denied(const std::string& path) {
   return std::unexpected(file_error(EACCES, path));

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 namespace base {
 
@@ -35,6 +37,8 @@ class FakeClock final : public Clock {
     wall_ += by;
     steady_ += by;
   }
+  // Somebody sets the wall clock.
+  void step(Milliseconds by) { wall_ += by; }
 
  private:
   WallTime wall_{std::chrono::sys_days{std::chrono::year{2026} / 1 / 1}};
@@ -43,6 +47,9 @@ class FakeClock final : public Clock {
 
 // RFC 3339 in UTC with milliseconds: "2026-01-31T09:05:07.123Z".
 std::string rfc3339(WallTime time);
+// The other way: any offset, any fraction (what is below a millisecond is dropped), UTC where no
+// offset is given, years 1970 to 9999; nullopt for what is not such a time.
+std::optional<WallTime> parse_rfc3339(std::string_view text);
 inline int64_t to_ms(WallTime time) { return time.time_since_epoch().count(); }
 inline WallTime from_ms(int64_t ms) { return WallTime{Milliseconds{ms}}; }
 

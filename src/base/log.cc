@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/json_escape.h"
 #include "base/text.h"
 
 namespace base {
@@ -32,33 +33,11 @@ size_t character_length(std::string_view bytes) {
   return 0;
 }
 
-void append_escaped(std::string& out, char c) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      return;
-    case '\\':
-      out += "\\\\";
-      return;
-    case '\n':
-      out += "\\n";
-      return;
-    case '\t':
-      out += "\\t";
-      return;
-    case '\r':
-      out += "\\r";
-      return;
-    default:
-      break;
-  }
-  const auto byte = static_cast<unsigned char>(c);
-  if (byte < 0x20 || byte == 0x7F) {
-    out += "\\u00";
-    out += hex(std::string_view(&c, 1));
-  } else {
-    out += c;
-  }
+// DEL too: a line is read on a terminal.
+void append_escaped(std::string& out, unsigned char c) {
+  constexpr unsigned char kDelete = 0x7F;
+  const JsonEscape& escape = kJsonEscapes[c];
+  out += c == kDelete ? "\\u007f" : std::string_view(escape.text.data(), escape.size);
 }
 
 }  // namespace
@@ -67,8 +46,8 @@ void append_json_string(std::string& out, std::string_view text) {
   out += '"';
   while (!text.empty()) {
     const auto byte = static_cast<unsigned char>(text.front());
-    if (byte < 0x80) {
-      append_escaped(out, text.front());
+    if (byte < kJsonEscapes.size()) {
+      append_escaped(out, byte);
       text.remove_prefix(1);
       continue;
     }

@@ -198,7 +198,10 @@ Result<void> make_folders(const std::string& path, mode_t mode) {
   return make_folder(path, mode);
 }
 
-Result<std::vector<std::string>> list_folder(const std::string& path) {
+namespace {
+
+template <typename Wanted>
+Result<std::vector<std::string>> list_entries(const std::string& path, const Wanted& wanted) {
   const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
   if (!folder) {
     return fail_errno(errno, "open folder ", path);
@@ -206,11 +209,29 @@ Result<std::vector<std::string>> list_folder(const std::string& path) {
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(folder.get())) {
     const std::string_view name = static_cast<const char*>(entry->d_name);
-    if (name != "." && name != "..") {
+    if (name != "." && name != ".." && wanted(::dirfd(folder.get()), *entry)) {
       names.emplace_back(name);
     }
   }
   return names;
+}
+
+bool is_folder(int parent, const dirent& entry) {
+  struct stat status{};
+  return entry.d_type == DT_UNKNOWN
+             ? ::fstatat(parent, entry.d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
+                   S_ISDIR(status.st_mode)
+             : entry.d_type == DT_DIR;
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> list_folder(const std::string& path) {
+  return list_entries(path, [](int, const dirent&) { return true; });
+}
+
+Result<std::vector<std::string>> list_subfolders(const std::string& path) {
+  return list_entries(path, is_folder);
 }
 
 Result<void> remove_tree(const std::string& path) {

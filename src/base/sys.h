@@ -36,6 +36,8 @@ Result<void> replace_file(const std::string& path, std::string_view bytes, mode_
 Result<void> make_folder(const std::string& path, mode_t mode);  // existing is fine
 Result<void> make_folders(const std::string& path, mode_t mode);
 Result<std::vector<std::string>> list_folder(const std::string& path);  // without . and ..
+// Only the folders in it, links excluded; costs no call an entry where the file system tells types.
+Result<std::vector<std::string>> list_subfolders(const std::string& path);
 // Deletes a tree; follows no link, crosses no mount. Absent is fine.
 Result<void> remove_tree(const std::string& path);
 

@@ -112,6 +112,14 @@ TEST_F(Sys, replace_file_leaves_no_temporary_and_sets_the_mode) {
   EXPECT_EQ(list_folder(folder_), std::vector<std::string>{"file"});
 }
 
+TEST_F(Sys, list_subfolders_tells_folders_from_files_and_links) {
+  ASSERT_TRUE(make_folders(at("folder/inner"), 0755));
+  write("file", "x");
+  ASSERT_EQ(::symlink("folder", at("link").c_str()), 0);
+  EXPECT_EQ(list_subfolders(folder_), std::vector<std::string>{"folder"});
+  EXPECT_EQ(list_subfolders(at("none")).error().errno_value, ENOENT);
+}
+
 TEST_F(Sys, remove_tree_follows_no_link) {
   ASSERT_TRUE(make_folders(at("keep"), 0755));
   write("keep/file", "still here");

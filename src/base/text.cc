@@ -1,5 +1,6 @@
 #include "base/text.h"
 
+#include <algorithm>
 #include <array>
 
 namespace base {
@@ -167,6 +168,25 @@ std::optional<std::string> decode_base64(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string base64url(std::string_view bytes) {
+  std::string out = base64(bytes);
+  out.resize(out.find_last_not_of('=') + 1);
+  std::ranges::replace(out, '+', '-');
+  std::ranges::replace(out, '/', '_');
+  return out;
+}
+
+std::optional<std::string> decode_base64url(std::string_view text) {
+  constexpr size_t kGroup = 4;
+  std::string standard(text);
+  std::ranges::replace(standard, '-', '+');
+  std::ranges::replace(standard, '_', '/');
+  standard.append((kGroup - standard.size() % kGroup) % kGroup, '=');
+  auto bytes = decode_base64(standard);
+  // Neither the other alphabet nor bits that nobody reads: it is what its bytes are written as.
+  return bytes && base64url(*bytes) == text ? std::move(bytes) : std::nullopt;
 }
 
 std::optional<std::string> percent_decode(std::string_view text) {

@@ -56,6 +56,10 @@ std::string hex(std::string_view bytes);
 std::string base64(std::string_view bytes);
 // Standard alphabet with padding; nullopt for anything else.
 std::optional<std::string> decode_base64(std::string_view text);
+// The alphabet for addresses and tokens, without padding (RFC 4648 5, as RFC 7515 has it). Bytes
+// have one form only: nullopt for any other, as for anything else.
+std::string base64url(std::string_view bytes);
+std::optional<std::string> decode_base64url(std::string_view text);
 // %XX decoding of a path or query value ('+' stays a plus); nullopt for a broken escape.
 std::optional<std::string> percent_decode(std::string_view text);
 // Encodes all but unreserved characters (RFC 3986 2.3) and '/'.

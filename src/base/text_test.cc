@@ -97,6 +97,19 @@ TEST(Base64, refuses_what_is_not_padded_standard_alphabet) {
   }
 }
 
+TEST(Base64Url, bytes_have_one_form) {
+  std::string bytes;
+  for (int value = 0; value < 256; ++value) {
+    bytes += static_cast<char>(value);
+    EXPECT_EQ(decode_base64url(base64url(bytes)), bytes);
+  }
+  EXPECT_EQ(base64url("\xfb\xff"), "-_8");
+  for (const char* text : {"-_8=", "+/8", "-_9", "A", "-_8 ", "-_8\n", "YQ==", "YR"}) {
+    EXPECT_FALSE(decode_base64url(text)) << text;
+  }
+  EXPECT_EQ(decode_base64url(""), "");
+}
+
 TEST(PercentDecode, decodes_escapes_and_refuses_broken_ones) {
   EXPECT_EQ(percent_decode("/a%2Fb%20c+d"), "/a/b c+d");
   EXPECT_EQ(percent_decode("%00"), std::string(1, '\0'));

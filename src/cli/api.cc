@@ -103,7 +103,8 @@ Result<Array> Api::get_list(const std::string& path, const std::string& query, s
     ASSIGN_OR_RETURN(const auto found, reader.required<Array>("items"));
     items.insert(items.end(), found.begin(), found.end());
     ASSIGN_OR_RETURN(const auto next, reader.optional<std::string>("next_cursor"));
-    if (!next || found.empty()) {
+    // A page may be empty before the end: the audit log's looks at so many rows at once.
+    if (!next) {
       break;
     }
     cursor = *next;
@@ -119,6 +120,13 @@ Result<bool> Api::remove(const std::string& target, int wait_seconds) {
   }
   ASSIGN_OR_RETURN(const auto response, call(request, Repeat::yes));
   return response.status == 204;
+}
+
+bool is_passing(const base::Error& error) {
+  return error.code == ErrorCode::connection_closed || error.code == ErrorCode::unavailable ||
+         error.code == ErrorCode::deadline_exceeded || error.code == ErrorCode::draining ||
+         error.code == ErrorCode::overloaded || error.code == ErrorCode::rate_limited ||
+         error.code == ErrorCode::agent_failed || error.code == ErrorCode::request_timeout;
 }
 
 base::Error parse_error_answer(const HttpResponse& response) {

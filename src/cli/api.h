@@ -40,6 +40,9 @@ class Api {
   Interrupt& interrupt_;
 };
 
+// Whether the same request may succeed a little later: lost connections, a gateway that restarts,
+// overload.
+bool is_passing(const base::Error& error);
 // The error of an answer outside 2xx: the gateway's code and message, or the status when the body
 // is no error of ours (a proxy's page).
 base::Error parse_error_answer(const HttpResponse& response);

@@ -42,11 +42,113 @@ struct Dispatch {
   Result<int> operator()(const ImageImportOptions& options) const {
     return image_import(context, options);
   }
+  Result<int> operator()(const ImageBuildDefaultOptions& options) const {
+    return image_build_default(context, options);
+  }
   Result<int> operator()(const ImageGcOptions& options) const { return image_gc(context, options); }
+  Result<int> operator()(const BuildOptions& options) const { return build(context, options); }
+  Result<int> operator()(const QuotaOptions& options) const { return quota(context, options); }
+  Result<int> operator()(const ReplicasOptions& options) const {
+    return replicas(context, options);
+  }
   Result<int> operator()(const VersionOptions& options) const { return version(context, options); }
   Result<int> operator()(const CompletionOptions& options) const {
     return completion(context, options);
   }
+  Result<int> operator()(const ShellOptions& options) const { return shell(context, options); }
+  Result<int> operator()(const LogsOptions& options) const { return logs(context, options); }
+  Result<int> operator()(const MetricsOptions& options) const { return metrics(context, options); }
+  Result<int> operator()(const ActivityOptions& options) const {
+    return activity(context, options);
+  }
+  Result<int> operator()(const AuditOptions& options) const { return audit(context, options); }
+  Result<int> operator()(const AuditExportOptions& options) const {
+    return audit_export(context, options);
+  }
+  Result<int> operator()(const AuditVerifyOptions& options) const {
+    return audit_verify(context, options);
+  }
+  Result<int> operator()(const AuditHeadOptions& options) const {
+    return audit_head(context, options);
+  }
+  Result<int> operator()(const SessionStartOptions& options) const {
+    return session_start(context, options);
+  }
+  Result<int> operator()(const SessionListOptions& options) const {
+    return session_list(context, options);
+  }
+  Result<int> operator()(const SessionGetOptions& options) const {
+    return session_get(context, options);
+  }
+  Result<int> operator()(const SessionLogsOptions& options) const {
+    return session_logs(context, options);
+  }
+  Result<int> operator()(const SessionAttachOptions& options) const {
+    return session_attach(context, options);
+  }
+  Result<int> operator()(const SessionWriteOptions& options) const {
+    return session_write(context, options);
+  }
+  Result<int> operator()(const SessionKillOptions& options) const {
+    return session_kill(context, options);
+  }
+  Result<int> operator()(const SessionResizeOptions& options) const {
+    return session_resize(context, options);
+  }
+  Result<int> operator()(const SessionRemoveOptions& options) const {
+    return session_remove(context, options);
+  }
+  Result<int> operator()(const FileListOptions& options) const {
+    return file_list(context, options);
+  }
+  Result<int> operator()(const FileStatOptions& options) const {
+    return file_stat(context, options);
+  }
+  Result<int> operator()(const FileRemoveOptions& options) const {
+    return file_remove(context, options);
+  }
+  Result<int> operator()(const FolderMakeOptions& options) const {
+    return folder_make(context, options);
+  }
+  Result<int> operator()(const FileMoveOptions& options) const {
+    return file_move(context, options);
+  }
+  Result<int> operator()(const FileModeOptions& options) const {
+    return file_mode(context, options);
+  }
+  Result<int> operator()(const FileWatchOptions& options) const {
+    return file_watch(context, options);
+  }
+  Result<int> operator()(const TeamListOptions& options) const {
+    return team_list(context, options);
+  }
+  Result<int> operator()(const TeamGetOptions& options) const { return team_get(context, options); }
+  Result<int> operator()(const TeamCreateOptions& options) const {
+    return team_create(context, options);
+  }
+  Result<int> operator()(const TeamUpdateOptions& options) const {
+    return team_update(context, options);
+  }
+  Result<int> operator()(const TeamDeleteOptions& options) const {
+    return team_delete(context, options);
+  }
+  Result<int> operator()(const TeamMembersOptions& options) const {
+    return team_members(context, options);
+  }
+  Result<int> operator()(const TokenListOptions& options) const {
+    return token_list(context, options);
+  }
+  Result<int> operator()(const TokenCreateOptions& options) const {
+    return token_create(context, options);
+  }
+  Result<int> operator()(const TokenRevokeOptions& options) const {
+    return token_revoke(context, options);
+  }
+  Result<int> operator()(const TokenLimitsOptions& options) const {
+    return token_limits(context, options);
+  }
+  Result<int> operator()(const ApplyOptions& options) const { return apply(context, options); }
+  Result<int> operator()(const MeOptions& options) const { return me(context, options); }
 };
 
 template <typename... Options>
@@ -60,14 +162,14 @@ Result<int> invoke(const ParsedCommandLine& parsed, const Environment& environme
   const bool offline = is_one_of<ShowText, CompletionOptions, LoginOptions>(parsed.invocation);
   Settings settings{.url = std::string(kDefaultUrl)};
   if (!offline) {
-    ASSIGN_OR_RETURN(settings,
-                     load_settings(environment, parsed.global.url, parsed.global.token_file));
+    ASSIGN_OR_RETURN(settings, load_settings(environment, parsed.global.connection));
     if (settings.token.empty() && !is_one_of<VersionOptions>(parsed.invocation)) {
       return fail(ErrorCode::unauthenticated, "no token for ", settings.url,
                   ": run 'sandbox login' or set SANDBOX_GATEWAY_TOKEN");
     }
   }
-  HttpClient http(settings.url, settings.token, interrupt);
+  const Trust trust{.ca_file = settings.ca_file, .insecure = parsed.global.insecure};
+  HttpClient http({.url = settings.url, .token = settings.token, .trust = trust}, interrupt);
   Api api(http, interrupt);
   Context context{.http = http,
                   .api = api,

@@ -1,78 +1,16 @@
 // The whole program against a real HTTP server with scripted answers.
-#include "cli/application.h"
-
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "base/sys.h"
-#include "cli/scripted_server_testing.h"
+#include "cli/application_testing.h"
+#include "wire/audit_chain.h"
 #include "wire/json.h"
+#include "wire/tar_testing.h"
 
 namespace cli {
 namespace {
 
-constexpr size_t kOutputBytesMax = 1UL << 20U;
-constexpr std::string_view kReady = R"({"id":"sbx-1","state":"ready","image":"debian"})";
-constexpr std::string_view kFailed =
-    R"({"id":"sbx-1","state":"failed","reason":"image_not_found","message":"no\u001b[2J image"})";
-
-// No pauses and no standard input: /dev/null.
-class Application : public testing::Test {
- protected:
-  void SetUp() override {
-    char name[] = "/tmp/sandbox-cli-test-XXXXXX";
-    folder_ = ::mkdtemp(name);
-    input_before_ = base::Fd(::dup(STDIN_FILENO));
-    use_input("");
-  }
-  void TearDown() override {
-    ::dup2(input_before_.get(), STDIN_FILENO);
-    (void)base::sys::remove_tree(folder_);
-  }
-
-  void use_input(const std::string& bytes) {
-    const auto memory = base::sys::make_sealed_memory("input", bytes);
-    ASSERT_TRUE(memory);
-    ::dup2(memory->get(), STDIN_FILENO);
-    ::lseek(STDIN_FILENO, 0, SEEK_SET);
-  }
-
-  int run(ScriptedServer& server, const std::vector<std::string>& words) {
-    Environment environment{.home = folder_, .url = server.url(), .token = "token-1"};
-    return run(environment, words);
-  }
-
-  int run(const Environment& environment, const std::vector<std::string>& words) {
-    const std::string out_path = folder_ + "/out";
-    const std::string error_path = folder_ + "/error";
-    {
-      const auto out = base::sys::open(out_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      const auto error = base::sys::open(error_path, O_WRONLY | O_CREAT | O_TRUNC, 0600);
-      Interrupt interrupt;
-      Console console(out->get(), error->get(), interrupt);
-      const base::FakeClock clock;
-      base::KernelRandom random;
-      exit_code_ = run_application(words, environment, console, interrupt, clock, random);
-    }
-    out_ = base::sys::read_file(out_path, kOutputBytesMax).value_or("");
-    error_ = base::sys::read_file(error_path, kOutputBytesMax).value_or("");
-    return exit_code_;
-  }
-
-  std::string folder_;
-  base::Fd input_before_;
-  int exit_code_ = 0;
-  std::string out_;
-  std::string error_;
-};
-
-std::string run_answer(std::string_view out, std::string_view error, std::string_view rest) {
-  return base::cat(R"({"stdout":")", base::base64(out), R"(","stderr":")", base::base64(error),
-                   "\",", rest, "}");
-}
+using Application = ApplicationFixture;
 
 TEST_F(Application, create_prints_the_id_and_sends_token_and_key) {
   ScriptedServer server(
@@ -95,58 +33,6 @@ TEST_F(Application, a_failed_sandbox_is_an_error_with_its_reason_made_inert) {
   EXPECT_EQ(error_,
             "sandbox: error: not_ready: sandbox sbx-1 is failed: image_not_found: no\\x1b[2J "
             "image\n");
-}
-
-TEST_F(Application, exec_gives_output_and_exit_code_as_they_are) {
-  ScriptedServer server({{.body = run_answer("out\xff", "err", R"("exit_code":7)")}});
-  use_input("in\n");
-  EXPECT_EQ(run(server, {"exec", "sbx-1", "-e", "A=1", "--", "cmd", "-x"}), 7);
-  EXPECT_EQ(out_, "out\xff");
-  EXPECT_EQ(error_, "err");
-  EXPECT_EQ(server.seen()[0].body,
-            R"({"argv":["cmd","-x"],"encoding":"base64","env":{"A":"1"},"stdin":"aW4K",)"
-            R"("stdin_encoding":"base64"})");
-}
-
-TEST_F(Application, exec_is_never_repeated) {
-  ScriptedServer dropped({{.drop = true}, {.body = run_answer("", "", R"("exit_code":0)")}});
-  EXPECT_EQ(run(dropped, {"exec", "sbx-1", "--", "x"}), 125);
-  EXPECT_EQ(dropped.seen().size(), 1U);
-  ScriptedServer busy({{.status = 503, .body = R"({"error":{"code":"draining","message":"m"}})"}});
-  EXPECT_EQ(run(busy, {"exec", "sbx-1", "--", "x"}), 125);
-  EXPECT_EQ(busy.seen().size(), 1U);
-}
-
-TEST_F(Application, exec_has_its_own_exit_codes) {
-  ScriptedServer timed({{.body = run_answer("", "", R"("exit_code":null,"timed_out":true)")}});
-  EXPECT_EQ(run(timed, {"exec", "sbx-1", "--", "x"}), 124);
-  ScriptedServer late({{.body = R"(  {"exit_code":null,"error":{"code":"agent_failed",)"
-                                R"("message":"gone","details":{"request_id":"r-1"}}})"}});
-  EXPECT_EQ(run(late, {"exec", "sbx-1", "--", "x"}), 125);
-  EXPECT_EQ(error_, "sandbox: error: agent_failed: gone (request r-1)\n");
-}
-
-TEST_F(Application, exec_refuses_long_input_before_asking) {
-  ScriptedServer server({});
-  use_input(std::string((8UL << 20U) + 1, 'x'));
-  EXPECT_EQ(run(server, {"exec", "sbx-1", "--", "x"}), 125);
-  EXPECT_TRUE(error_.contains("sandbox cp")) << error_;
-  EXPECT_TRUE(server.seen().empty());
-}
-
-TEST_F(Application, run_deletes_after_the_command_and_after_a_failure) {
-  ScriptedServer fine({{.status = 201, .body = std::string(kReady)},
-                       {.body = std::string(kReady)},
-                       {.body = run_answer("hi\n", "", R"("exit_code":3)")},
-                       {.status = 204}});
-  EXPECT_EQ(run(fine, {"run", "debian", "--", "x"}), 3);
-  EXPECT_EQ(out_, "hi\n");
-  EXPECT_TRUE(fine.seen().back().line.starts_with("DELETE /sandboxes/sbx-1"));
-  ScriptedServer failing({{.status = 201, .body = std::string(kFailed)},
-                          {.body = std::string(kFailed)},
-                          {.status = 204}});
-  EXPECT_EQ(run(failing, {"run", "debian", "--", "x"}), 125);
-  EXPECT_TRUE(failing.seen().back().line.starts_with("DELETE /sandboxes/sbx-1"));
 }
 
 TEST_F(Application, lists_are_read_page_by_page) {
@@ -227,11 +113,199 @@ TEST_F(Application, cp_leaves_the_old_file_when_a_download_breaks) {
   EXPECT_EQ(base::sys::list_folder(folder_)->size(), 3U);  // out, error, old
 }
 
-TEST_F(Application, cp_says_that_folders_come_later) {
+TEST_F(Application, cp_of_a_folder_wants_to_be_asked_for) {
   ScriptedServer server({});
   EXPECT_EQ(run(server, {"cp", folder_, "sbx-1:/a"}), 125);
-  EXPECT_TRUE(error_.contains("not_supported")) << error_;
+  EXPECT_TRUE(error_.contains("is_a_directory") && error_.contains("cp -r")) << error_;
   EXPECT_TRUE(server.seen().empty());
+}
+
+TEST_F(Application, cp_r_sends_a_folder_as_a_tar) {
+  ASSERT_TRUE(base::sys::make_folders(folder_ + "/tree/sub", 0755));
+  ASSERT_TRUE(base::sys::replace_file(folder_ + "/tree/sub/file", "content", 0644));
+  ScriptedServer server({{.body = R"({"files":1,"bytes":7})"}});
+  EXPECT_EQ(run(server, {"cp", "-r", folder_ + "/tree", "sbx-1:/opt/", "-u", "root"}), 0) << error_;
+  const auto seen = server.seen();
+  EXPECT_EQ(seen[0].line, "PUT /sandboxes/sbx-1/files?path=%2Fopt%2Ftree&user=root&tar=1 HTTP/1.1");
+  EXPECT_TRUE(seen[0].body.contains("./sub/file"));
+  EXPECT_TRUE(seen[0].body.contains("content"));
+}
+
+TEST_F(Application, cp_r_compresses_where_it_is_told) {
+  ASSERT_TRUE(base::sys::make_folders(folder_ + "/tree", 0755));
+  ASSERT_TRUE(base::sys::replace_file(folder_ + "/tree/file", std::string(100'000, 'x'), 0644));
+  const std::string tar = wire::TarBuilder().folder("./").file("./f", "content").finish();
+  ScriptedServer server(
+      {{.body = R"({"files":1,"bytes":7})"}, {.body = "{}"}, {.body = tar}, {.body = tar}});
+  EXPECT_EQ(run(server, {"cp", "-r", "--compress", folder_ + "/tree", "sbx-1:/a"}), 0) << error_;
+  EXPECT_EQ(run(server, {"cp", "-r", folder_ + "/tree", "sbx-1:/a"}), 0) << error_;
+  EXPECT_EQ(run(server, {"cp", "-r", "--compress", "sbx-1:/a", folder_ + "/to"}), 0) << error_;
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/a", folder_ + "/to"}), 0) << error_;
+  const auto seen = server.seen();
+  EXPECT_TRUE(seen[0].head.contains("Content-Encoding: zstd"));
+  EXPECT_TRUE(seen[0].body.starts_with("\x28\xb5\x2f\xfd"));  // zstd's magic number
+  EXPECT_LT(seen[0].body.size(), 10'000U);
+  EXPECT_FALSE(seen[1].head.contains("Content-Encoding"));
+  EXPECT_TRUE(seen[2].head.contains("Accept-Encoding") && seen[2].head.contains("zstd"));
+  EXPECT_FALSE(seen[3].head.contains("Accept-Encoding"));
+}
+
+TEST_F(Application, cp_r_lays_a_tar_out) {
+  const std::string tar =
+      wire::TarBuilder().folder("./").folder("./d").file("./d/f", "content").finish();
+  ScriptedServer server({{.body = tar}, {.body = tar}, {.body = tar}});
+  const std::string target = folder_ + "/new";
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/src", target}), 0) << error_;
+  EXPECT_EQ(server.seen()[0].line, "GET /sandboxes/sbx-1/files?path=%2Fsrc&tar=1 HTTP/1.1");
+  EXPECT_EQ(base::sys::read_file(target + "/d/f", kOutputBytesMax), "content");
+  // Into a folder that is there goes the source's name, or what is in it for "/.".
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/src", target}), 0) << error_;
+  EXPECT_EQ(base::sys::read_file(target + "/src/d/f", kOutputBytesMax), "content");
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/src/.", target + "/src"}), 0) << error_;
+  EXPECT_EQ(base::sys::list_folder(target + "/src")->size(), 1U);
+}
+
+TEST_F(Application, cp_r_says_what_broke_off) {
+  const std::string tar =
+      wire::TarBuilder().file("./f", "content").file("./g", std::string(100'000, 'x')).finish();
+  ScriptedServer broken({{.body = tar, .hang_up = true}});
+  EXPECT_EQ(run(broken, {"cp", "-r", "sbx-1:/src", folder_ + "/broken"}), 125);
+  EXPECT_TRUE(error_.contains("connection_closed")) << error_;
+  ScriptedServer refused(
+      {{.status = 404, .body = R"({"error":{"code":"file_not_found","message":"m"}})"}});
+  EXPECT_EQ(run(refused, {"cp", "-r", "sbx-1:/src", folder_ + "/refused"}), 125);
+  EXPECT_TRUE(error_.contains("file_not_found")) << error_;
+  EXPECT_NE(::access((folder_ + "/refused").c_str(), F_OK), 0);
+  ScriptedServer hostile({{.body = wire::TarBuilder().file("../escaped", "x").finish()}});
+  EXPECT_EQ(run(hostile, {"cp", "-r", "sbx-1:/src", folder_ + "/hostile"}), 125);
+  EXPECT_TRUE(error_.contains("archive_invalid")) << error_;
+  EXPECT_NE(::access((folder_ + "/escaped").c_str(), F_OK), 0);
+}
+
+TEST_F(Application, cp_r_of_a_file_copies_the_file) {
+  ScriptedServer server(
+      {{.status = 409, .body = R"({"error":{"code":"not_a_directory","message":"m"}})"},
+       {.body = "content"}});
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/f", folder_ + "/f"}), 0) << error_;
+  EXPECT_EQ(base::sys::read_file(folder_ + "/f", kOutputBytesMax), "content");
+}
+
+TEST_F(Application, cp_r_passes_archives_through_pipes) {
+  ScriptedServer server({{.body = "{}"}, {.body = "tar bytes"}});
+  use_input("piped tar");
+  EXPECT_EQ(run(server, {"cp", "-r", "-", "sbx-1:/a/"}), 0) << error_;
+  EXPECT_EQ(server.seen()[0].line, "PUT /sandboxes/sbx-1/files?path=%2Fa%2F&tar=1 HTTP/1.1");
+  EXPECT_EQ(server.seen()[0].body, "piped tar");
+  EXPECT_EQ(run(server, {"cp", "-r", "sbx-1:/a", "-"}), 0) << error_;
+  EXPECT_EQ(out_, "tar bytes");
+}
+
+TEST_F(Application, files_commands_are_one_request_each) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{"files", "mkdir", "sbx-1", "/a b", "--mode", "0700"},
+       "POST /sandboxes/sbx-1/files/mkdir?path=%2Fa%20b&mode=0700 HTTP/1.1"},
+      {{"files", "mv", "sbx-1", "/a", "/b"},
+       "POST /sandboxes/sbx-1/files/move?path=%2Fa&to=%2Fb&overwrite=1 HTTP/1.1"},
+      {{"files", "mv", "-n", "sbx-1", "/a", "/b"},
+       "POST /sandboxes/sbx-1/files/move?path=%2Fa&to=%2Fb&overwrite=0 HTTP/1.1"},
+      {{"files", "chmod", "-r", "sbx-1", "0644", "/a"},
+       "POST /sandboxes/sbx-1/files/chmod?path=%2Fa&mode=0644&recursive=1 HTTP/1.1"},
+      {{"files", "rm", "sbx-1", "/a", "-r", "-u", "root"},
+       "DELETE /sandboxes/sbx-1/files?path=%2Fa&user=root&recursive=1 HTTP/1.1"}};
+  for (const auto& [words, line] : cases) {
+    ScriptedServer server({{.body = "{}"}});
+    EXPECT_EQ(run(server, words), 0) << error_;
+    EXPECT_EQ(out_, "");
+    EXPECT_EQ(server.seen()[0].line, line);
+  }
+}
+
+TEST_F(Application, files_ls_and_stat_show_what_is_there_made_inert) {
+  const std::string item = R"({"name":"l","path":"/a/l\u001b","type":"symlink","size":3,)"
+                           R"("mode":"0777","uid":0,"gid":1,"mtime":"t","link_target":"x"})";
+  ScriptedServer server({{.body = base::cat(R"({"items":[)", item, "]}")},
+                         {.body = base::cat(R"({"items":[)", item, "]}")},
+                         {.body = item}});
+  EXPECT_EQ(run(server, {"files", "ls", "sbx-1", "/a", "--depth", "2"}), 0) << error_;
+  EXPECT_TRUE(out_.contains(R"(/a/l\x1b -> x)")) << out_;
+  EXPECT_EQ(server.seen()[0].line, "GET /sandboxes/sbx-1/files?path=%2Fa&list=1&depth=2 HTTP/1.1");
+  EXPECT_EQ(run(server, {"files", "ls", "sbx-1", "/a", "-q"}), 0) << error_;
+  EXPECT_EQ(out_, "/a/l\\x1b\n");
+  EXPECT_EQ(run(server, {"files", "stat", "sbx-1", "/a/l", "-o", "json"}), 0) << error_;
+  EXPECT_EQ(wire::json::parse(out_).value(), wire::json::parse(item).value());
+}
+
+TEST_F(Application, logs_go_on_after_a_lost_connection_where_they_were) {
+  ScriptedServer server({{.body = std::string(10, 'a'), .hang_up = true},
+                         {.body = "bbb", .headers = "X-Log-Start-Offset: 9\r\n"}});
+  EXPECT_EQ(run(server, {"logs", "sbx-1", "-f"}), 0) << error_;
+  EXPECT_EQ(out_, "aaaaabbb");
+  EXPECT_TRUE(error_.contains("4 bytes of the output are no longer kept")) << error_;
+  EXPECT_EQ(server.seen()[0].line, "GET /sandboxes/sbx-1/logs?offset=0&follow=true HTTP/1.1");
+  EXPECT_EQ(server.seen()[1].line, "GET /sandboxes/sbx-1/logs?offset=5&follow=true HTTP/1.1");
+}
+
+TEST_F(Application, a_sandbox_tells_how_it_is_doing) {
+  ScriptedServer server(
+      {{.body = R"({"running_commands":2,"sessions":1,"lease_expires_at":"then"})"},
+       {.body = R"({"now":{"cpu":{"usage_ms":12},"pids":3},"series":[]})"},
+       {.body = R"({"items":[{"at":"t","event":"command.run","caller":"ci\u001b","remote":null,)"
+                R"("details":{"argv":["ls"]}}],"next_cursor":null})"}});
+  EXPECT_EQ(run(server, {"activity", "sbx-1"}), 0) << error_;
+  EXPECT_TRUE(out_.contains("Commands:") && out_.contains("then")) << out_;
+  EXPECT_EQ(run(server, {"metrics", "sbx-1"}), 0) << error_;
+  EXPECT_TRUE(out_.contains("cpu.usage_ms:  12")) << out_;
+  EXPECT_EQ(run(server, {"audit", "sbx-1", "--event", "command.run", "--limit", "5"}), 0) << error_;
+  EXPECT_TRUE(out_.contains(R"(ci\x1b)") && out_.contains(R"({"argv":["ls"]})")) << out_;
+  EXPECT_EQ(server.seen()[2].line,
+            "GET /audit-logs?event=command.run&sandbox=sbx-1&limit=5 HTTP/1.1");
+}
+
+TEST_F(Application, the_teams_activity_and_audit_log_are_asked_for_with_their_filters) {
+  ScriptedServer server(
+      {{.body = R"({"step_sec":3600,"items":[{"team":"t","subject":"ann","total":)"
+                R"({"actions":7,"commands":3,"bytes_in":2048},"series":[]}]})"},
+       {.body = R"({"items":[],"next_cursor":"1.2"})"},
+       {.body = R"({"items":[{"event":"file.read","error":"not_found"}],"next_cursor":null})"},
+       {.body = R"({"id":7,"hash":"ab"})"}});
+  EXPECT_EQ(run(server, {"activity", "--step", "15m", "--team", "t"}), 0) << error_;
+  EXPECT_TRUE(out_.contains("ann") && out_.contains("2.0 KiB")) << out_;
+  EXPECT_EQ(run(server, {"audit", "--result", "error", "--all-teams"}), 0) << error_;
+  EXPECT_TRUE(out_.contains("not_found")) << out_;
+  EXPECT_EQ(run(server, {"audit", "head"}), 0) << error_;
+  EXPECT_EQ(out_, "7:ab\n");
+  EXPECT_EQ(server.seen()[0].line, "GET /activity?step=900&team=t HTTP/1.1");
+  EXPECT_EQ(server.seen()[2].line,
+            "GET /audit-logs?result=error&scope=all&limit=100&cursor=1.2 HTTP/1.1");
+}
+
+TEST_F(Application, a_log_is_verified_and_its_first_broken_row_told) {
+  std::string lines;
+  std::string prev(wire::kAuditGenesis);
+  for (int64_t id = 1; id <= 3; ++id) {
+    model::AuditRow row{.id = id, .event = "x", .details_json = "{}"};
+    row.hash = wire::audit_hash(row, prev);
+    lines += wire::audit_line(row, prev) + "\n";
+    prev = row.hash;
+  }
+  std::string changed = lines;
+  changed[changed.find("\"id\":2") - 1] = ' ';
+  std::string other = lines;
+  other.replace(other.find("\"x\""), 3, "\"y\"");
+  ScriptedServer server({{.body = lines},
+                         {.body = other},
+                         {.body = lines},
+                         {.body = changed},
+                         {.body = lines.substr(0, lines.size() - 1)}});
+  EXPECT_EQ(run(server, {"audit", "verify"}), 0) << error_;
+  EXPECT_TRUE(out_.contains("3:" + prev)) << out_;
+  EXPECT_EQ(run(server, {"audit", "verify"}), 1);
+  EXPECT_TRUE(error_.contains("row 1")) << error_;
+  EXPECT_EQ(run(server, {"audit", "verify", "--noted", "4:" + prev}), 1);
+  EXPECT_TRUE(error_.contains("row 4")) << error_;
+  EXPECT_EQ(run(server, {"audit", "verify"}), 125);  // no log
+  EXPECT_EQ(run(server, {"audit", "verify"}), 125);  // cut off in a line
+  EXPECT_EQ(server.seen()[0].line, "GET /audit-logs?scope=all&format=jsonl HTTP/1.1");
 }
 
 TEST_F(Application, followed_events_resume_and_end_at_the_deletion) {
@@ -253,6 +327,59 @@ TEST_F(Application, image_pull_follows_to_the_end) {
   EXPECT_EQ(server.seen()[1].line, "GET /images/pulls/p1?follow=true HTTP/1.1");
 }
 
+TEST_F(Application, apply_shows_what_would_change_and_changes_nothing_unasked) {
+  const std::string plan =
+      R"({"changes":[{"team":"red","action":"update","fields":)"
+      R"([{"field":"quota.cpus","from":null,"to":4}]},{"team":"blue","action":"none",)"
+      R"("fields":[]}],"changes_something":true,"applied":false})";
+  ScriptedServer server({{.body = plan}, {.body = plan}, {.body = plan}, {.body = plan}});
+  use_input("teams: [{name: red, quota: {cpus: 4}}]\n");
+  EXPECT_EQ(run(server, {"apply", "-", "--dry-run"}), 0) << error_;
+  EXPECT_EQ(out_, "~ team red\n    quota.cpus: null -> 4\n");
+  EXPECT_EQ(server.seen()[0].line, "PUT /teams?dry_run=1 HTTP/1.1");
+  EXPECT_EQ(server.seen()[0].body, R"({"teams":[{"name":"red","quota":{"cpus":4}}]})");
+  use_input("teams: []\n");
+  EXPECT_EQ(run(server, {"apply", "-"}), 125);
+  EXPECT_TRUE(error_.contains("--yes")) << error_;
+  use_input("teams: []\n");
+  EXPECT_EQ(run(server, {"apply", "-", "--yes", "--prune"}), 0) << error_;
+  EXPECT_EQ(server.seen()[3].line, "PUT /teams HTTP/1.1");
+  EXPECT_EQ(server.seen()[3].body, R"({"teams":[],"prune":true})");
+}
+
+TEST_F(Application, bad_definitions_are_refused_here_with_their_line) {
+  ScriptedServer server({});
+  use_input("teams:\n- name: red\n  name: blue\n");
+  EXPECT_EQ(run(server, {"apply", "-"}), 125);
+  EXPECT_TRUE(error_.contains("line 3")) << error_;
+  EXPECT_EQ(run(server, {"team", "create", "red", "--set", "quota"}), 125);
+  EXPECT_TRUE(server.seen().empty());
+}
+
+TEST_F(Application, fields_of_a_team_are_set_one_by_one) {
+  ScriptedServer server({{.body = R"({"name":"red"})"}});
+  EXPECT_EQ(run(server, {"team", "update", "red", "--set", "quota.cpus=8", "-s",
+                         "quota.memory_mb=null", "-s", "isolation=[container]"}),
+            0)
+      << error_;
+  EXPECT_EQ(server.seen()[0].line, "PATCH /teams/red HTTP/1.1");
+  EXPECT_EQ(server.seen()[0].body,
+            R"({"quota":{"cpus":8,"memory_mb":null},"isolation":["container"]})");
+}
+
+TEST_F(Application, a_new_token_is_the_only_thing_on_standard_output) {
+  ScriptedServer server({{.status = 201, .body = R"({"id":"tok-1","team":"red","secret":"abc"})"}});
+  EXPECT_EQ(run(server, {"token", "create", "ci", "--scope", "read", "--scope", "member", "--team",
+                         "red", "--expires", "1h"}),
+            0)
+      << error_;
+  EXPECT_EQ(out_, "abc\n");
+  EXPECT_EQ(server.seen()[0].body,
+            R"({"name":"ci","scopes":["read","member"],"team":"red","expires_in_sec":3600})");
+  EXPECT_EQ(run(server, {"token", "create", "ci"}), 125);
+  EXPECT_EQ(run(server, {"token", "create", "ci", "--scope", "root"}), 125);
+}
+
 TEST_F(Application, login_checks_the_token_and_keeps_it_private) {
   ScriptedServer server({{.body = R"({"items":[]})"}, {.body = R"({"items":[]})"}});
   use_input("secret-token\n");
@@ -270,6 +397,29 @@ TEST_F(Application, login_checks_the_token_and_keeps_it_private) {
   EXPECT_TRUE(error_.contains("chmod 600")) << error_;
 }
 
+TEST_F(Application, login_by_the_issuer_shows_where_to_type_what_and_keeps_the_token) {
+  ScriptedServer server({{.body = R"({"attempt":"a","user_code":"WDJB-MJHT","interval_sec":1,
+                           "verification_uri":"https://issuer/device",
+                           "verification_uri_complete":null,"expires_in_sec":60})"},
+                         {.body = R"({"token":"person.abc","subject":"amy"})"},
+                         {.body = R"({"items":[]})"}});
+  const Environment nothing{.home = folder_};
+  ASSERT_EQ(run(nothing, {"login", server.url(), "--oidc"}), 0) << error_;
+  EXPECT_TRUE(error_.contains("https://issuer/device") && error_.contains("WDJB-MJHT")) << error_;
+  EXPECT_FALSE(out_.contains("person.abc") || error_.contains("person.abc"));
+  EXPECT_EQ(server.seen()[1].body, R"({"attempt":"a"})");
+  EXPECT_FALSE(server.seen()[0].head.contains("Bearer"));
+  EXPECT_TRUE(server.seen()[2].head.contains("Bearer person.abc"));
+}
+
+TEST_F(Application, a_sign_in_that_the_issuer_refuses_changes_nothing) {
+  ScriptedServer server({{.body = R"({"attempt":"a","user_code":"X","interval_sec":1,
+                           "verification_uri":"https://issuer/device"})"},
+                         {.status = 401}});
+  EXPECT_EQ(run(Environment{.home = folder_}, {"login", server.url(), "--oidc"}), 125);
+  EXPECT_NE(::access((folder_ + "/.config").c_str(), F_OK), 0);
+}
+
 TEST_F(Application, a_refused_login_changes_nothing) {
   ScriptedServer server({{.status = 401}});
   use_input("wrong\n");
@@ -284,25 +434,6 @@ TEST_F(Application, the_saved_token_goes_to_its_own_gateway_only) {
   EXPECT_EQ(run(Environment{.home = folder_}, {"list", "--url", server.url()}), 125);
   EXPECT_TRUE(error_.contains("no token for")) << error_;
   EXPECT_TRUE(server.seen().empty());
-}
-
-// In a process of its own: the signals stay blocked in it.
-TEST_F(Application, a_signal_ends_with_130_and_run_still_deletes) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");
-  const auto child = [] {
-    auto interrupt = Interrupt::open();
-    Console console(STDOUT_FILENO, STDERR_FILENO, *interrupt);
-    const base::FakeClock clock;
-    base::KernelRandom random;
-    ScriptedServer server({{.status = 201, .body = std::string(kReady)}, {.status = 204}});
-    const Environment environment{.url = server.url(), .token = "t"};
-    ::raise(SIGINT);
-    const int code = run_application({"run", "debian", "--", "x"}, environment, console, *interrupt,
-                                     clock, random);
-    const auto seen = server.seen();
-    ::_exit(seen.size() == 2 && seen[1].line.starts_with("DELETE") ? code : 1);
-  };
-  EXPECT_EXIT(child(), testing::ExitedWithCode(130), "");
 }
 
 TEST_F(Application, version_works_without_a_gateway) {

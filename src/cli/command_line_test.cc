@@ -126,10 +126,31 @@ TEST(CommandLine, a_missing_command_is_explained) {
   EXPECT_TRUE(refusal({"list", "--", "x"}).contains("takes no command"));
 }
 
-TEST(CommandLine, terminals_are_refused_as_not_built) {
-  const auto result = parse_command_line({"exec", "-t", "sbx-1", "--", "sh"});
-  ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().code, base::ErrorCode::not_supported);
+TEST(CommandLine, commands_of_sessions_take_theirs_behind_the_dashes) {
+  const auto start = parsed<SessionStartOptions>({"sessions", "start", "sbx-1", "--name", "web",
+                                                  "-t", "--log-limit", "1g", "--", "top", "-b"});
+  EXPECT_EQ(start.id, "sbx-1");
+  EXPECT_EQ(start.name, "web");
+  EXPECT_TRUE(start.command.terminal);
+  EXPECT_EQ(start.log_limit_mb, 1024);
+  EXPECT_EQ(start.command.argv, (std::vector<std::string>{"top", "-b"}));
+  EXPECT_TRUE(refusal({"sessions", "start", "sbx-1"}).contains("sessions start ID -- ls"));
+  EXPECT_TRUE(refusal({"sessions", "kill", "sbx-1", "s", "--", "x"}).contains("takes no command"));
+}
+
+TEST(CommandLine, sessions_are_named_behind_their_sandbox) {
+  const auto logs = parsed<SessionLogsOptions>(
+      {"sessions", "logs", "sbx-1", "s-1", "-f", "--offset", "12", "--stream", "stderr"});
+  EXPECT_EQ(logs.session, "s-1");
+  EXPECT_EQ(logs.offset, 12U);
+  EXPECT_TRUE(logs.follow);
+  const auto write = parsed<SessionWriteOptions>({"sessions", "write", "sbx-1", "s-1", "a line"});
+  EXPECT_EQ(write.text, "a line");
+  EXPECT_FALSE(parsed<SessionWriteOptions>({"sessions", "write", "sbx-1", "s-1"}).text);
+  EXPECT_EQ(parsed<SessionResizeOptions>({"sessions", "resize", "b", "s", "120", "40"}).rows, 40);
+  EXPECT_FALSE(refusal({"sessions", "resize", "b", "s", "0", "40"}).empty());
+  EXPECT_EQ(parsed<SessionRemoveOptions>({"sessions", "rm", "b", "s", "t"}).sessions.size(), 2U);
+  EXPECT_EQ(parsed<ShellOptions>({"shell", "b", "--session", "x"}).session, "x");
 }
 
 TEST(CommandLine, global_options_stand_before_or_behind_the_command) {
@@ -139,7 +160,7 @@ TEST(CommandLine, global_options_stand_before_or_behind_the_command) {
     const auto result = parse_command_line(words);
     ASSERT_TRUE(result) << result.error().message;
     EXPECT_EQ(result->global.output, OutputFormat::json);
-    EXPECT_EQ(result->global.url, "http://x");
+    EXPECT_EQ(result->global.connection.url, "http://x");
   }
 }
 
@@ -203,10 +224,13 @@ TEST(Completion, knows_every_command_and_option) {
   const auto commands = describe_commands();
   for (const std::string_view shell : {"bash", "zsh", "fish"}) {
     const std::string script = completion_script(shell, commands);
-    for (const std::string_view word : {"create", "import", "network", "missing always"}) {
+    for (const std::string_view word :
+         {"create", "import", "network", "missing always", "attach", "chmod", "both stdout"}) {
       EXPECT_TRUE(script.contains(word)) << shell << " lacks " << word;
     }
   }
+  EXPECT_TRUE(
+      completion_script("bash", commands).contains("sessions|files|team|token|image) command="));
   const auto exec = std::ranges::find(commands, "exec", &CommandInfo::name);
   ASSERT_NE(exec, commands.end());
   EXPECT_TRUE(exec->takes_id);

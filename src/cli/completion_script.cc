@@ -45,6 +45,17 @@ std::string quoted(std::string_view text) {
   return out + "'";
 }
 
+// "files|image|sessions": the commands that have commands of their own.
+std::string group_pattern(const std::vector<CommandInfo>& commands) {
+  std::string out;
+  for (const auto& command : commands) {
+    if (!subcommands_of(commands, command.name).empty()) {
+      out += cat(out.empty() ? "" : "|", command.name);
+    }
+  }
+  return out;
+}
+
 // The part bash and zsh share: what the words so far allow.
 std::string bash_tables(const std::vector<CommandInfo>& commands) {
   std::string out = "  case \"$command\" in\n";
@@ -80,7 +91,8 @@ std::string bash_choices(const std::vector<CommandInfo>& commands) {
     }
   }
   return out +
-         "    --token-file|--env-file) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n"
+         "    --token-file|--ca-file|--env-file) COMPREPLY=($(compgen -f -- \"$current\")); return "
+         ";;\n"
          "  esac\n";
 }
 
@@ -94,10 +106,14 @@ std::string bash_script(const std::vector<CommandInfo>& commands) {
       "  for ((i = 1; i < COMP_CWORD; i++)); do\n"
       "    case \"${COMP_WORDS[i]}\" in\n"
       "      --) COMPREPLY=($(compgen -c -- \"$current\")); return ;;\n"
-      "      -o|--output|--url|--token-file) ((i++)) ;;\n"
+      "      -o|--output|--url|--token-file|--ca-file) ((i++)) ;;\n"
       "      -*) ;;\n"
-      "      *) if [ -z \"$command\" ]; then command=\"${COMP_WORDS[i]}\"\n"
-      "         elif [ \"$command\" = image ]; then command=\"image ${COMP_WORDS[i]}\"; fi ;;\n"
+      "      *) case \"$command\" in\n"
+      "           '') command=\"${COMP_WORDS[i]}\" ;;\n"
+      "           ",
+      group_pattern(commands),
+      ") command=\"$command ${COMP_WORDS[i]}\" ;;\n"
+      "         esac ;;\n"
       "    esac\n"
       "  done\n",
       bash_choices(commands), bash_tables(commands),
@@ -122,7 +138,9 @@ std::string zsh_script(const std::vector<CommandInfo>& commands) {
       "# zsh completion of sandbox: source <(sandbox completion zsh)\n"
       "autoload -U +X compinit && compinit -u\n"
       "autoload -U +X bashcompinit && bashcompinit\n",
-      bash_script(commands));
+      bash_script(commands),
+      // As a file of fpath it is itself the completion that was asked for.
+      "if (( ${+CURRENT} )); then _bash_complete -F _sandbox; fi\n");
 }
 
 std::string fish_option(const OptionInfo& option, std::string_view condition) {
@@ -132,7 +150,7 @@ std::string fish_option(const OptionInfo& option, std::string_view condition) {
   }
   if (option.takes_value) {
     const std::string first = option.names.empty() ? "" : option.names.front();
-    const bool file = first == "--token-file" || first == "--env-file";
+    const bool file = first == "--token-file" || first == "--ca-file" || first == "--env-file";
     line += file ? " -r -F" : " -x";
     line += option.choices.empty() ? "" : cat(" -a ", quoted(joined(option.choices)));
   }

@@ -45,7 +45,9 @@ Result<Settings> read_config(const std::string& path) {
   ASSIGN_OR_RETURN(const auto url, reader.optional<std::string>("url"));
   ASSIGN_OR_RETURN(const auto token, reader.optional<std::string>("token"));
   Settings settings;
+  ASSIGN_OR_RETURN(const auto ca_file, reader.optional<std::string>("ca_file"));
   settings.url = url.value_or("");
+  settings.ca_file = ca_file.value_or("");
   if (token && !token->empty()) {
     ASSIGN_OR_RETURN(settings.token, base::with_context(parse_token(*token), path));
   }
@@ -58,7 +60,8 @@ Environment read_environment() {
   return {.config_home = variable("XDG_CONFIG_HOME"),
           .home = variable("HOME"),
           .url = variable("SANDBOX_GATEWAY_URL"),
-          .token = variable("SANDBOX_GATEWAY_TOKEN")};
+          .token = variable("SANDBOX_GATEWAY_TOKEN"),
+          .ca_file = variable("SANDBOX_GATEWAY_CA_FILE")};
 }
 
 Result<std::string> config_path(const Environment& environment) {
@@ -71,24 +74,27 @@ Result<std::string> config_path(const Environment& environment) {
   return environment.home + "/.config/sandbox/config.json";
 }
 
-Result<Settings> load_settings(const Environment& environment, const std::string& url_flag,
-                               const std::string& token_file) {
+Result<Settings> load_settings(const Environment& environment, const ConnectionFlags& flags) {
   Settings settings;
   Settings file;
-  const bool whole_without_file = (!url_flag.empty() || !environment.url.empty()) &&
-                                  (!token_file.empty() || !environment.token.empty());
+  const bool whole_without_file = (!flags.url.empty() || !environment.url.empty()) &&
+                                  (!flags.token_file.empty() || !environment.token.empty());
   if (!whole_without_file) {
     if (const auto path = config_path(environment)) {
       ASSIGN_OR_RETURN(file, read_config(*path));
     }
   }
-  std::string url = !url_flag.empty() ? url_flag : environment.url;
+  std::string url = !flags.url.empty() ? flags.url : environment.url;
   if (url.empty()) {
     url = !file.url.empty() ? file.url : std::string(kDefaultUrl);
   }
   ASSIGN_OR_RETURN(settings.url, parse_gateway_url(url));
-  if (!token_file.empty()) {
-    ASSIGN_OR_RETURN(settings.token, read_token_file(token_file));
+  settings.ca_file = !flags.ca_file.empty()         ? flags.ca_file
+                     : !environment.ca_file.empty() ? environment.ca_file
+                     : settings.url == file.url     ? file.ca_file
+                                                    : "";
+  if (!flags.token_file.empty()) {
+    ASSIGN_OR_RETURN(settings.token, read_token_file(flags.token_file));
   } else if (!environment.token.empty()) {
     ASSIGN_OR_RETURN(settings.token,
                      base::with_context(parse_token(environment.token), "SANDBOX_GATEWAY_TOKEN"));
@@ -104,6 +110,9 @@ Result<void> save_settings(const Environment& environment, const Settings& setti
   RETURN_IF_ERROR(base::sys::make_folders(folder, 0700));
   wire::json::Object object;
   object["url"] = settings.url;
+  if (!settings.ca_file.empty()) {
+    object["ca_file"] = settings.ca_file;
+  }
   object["token"] = settings.token.reveal();  // the file is where the token is kept
   return base::sys::replace_file(path, wire::json::serialize(object) + "\n", 0600);
 }

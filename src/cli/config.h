@@ -19,20 +19,27 @@ struct Environment {
   std::string home;         // HOME
   std::string url;          // SANDBOX_GATEWAY_URL
   std::string token;        // SANDBOX_GATEWAY_TOKEN
+  std::string ca_file;      // SANDBOX_GATEWAY_CA_FILE
 };
 Environment read_environment();
 
 struct Settings {
   std::string url;
-  base::Secret token;  // empty: none is known for that URL
+  base::Secret token;   // empty: none is known for that URL
+  std::string ca_file;  // of that URL; "": the system's authorities
+};
+
+// The command line's; each "" when not given.
+struct ConnectionFlags {
+  std::string url;
+  std::string token_file;  // "-" is standard input
+  std::string ca_file;
 };
 
 // <config_home>/sandbox/config.json; invalid_field when neither folder is set.
 Result<std::string> config_path(const Environment& environment);
-// `url_flag` and `token_file` are "" when not given; a token file "-" is standard input. The
-// file's token is for the file's URL only and goes nowhere else.
-Result<Settings> load_settings(const Environment& environment, const std::string& url_flag,
-                               const std::string& token_file);
+// The file's token and authorities are for the file's URL only and go nowhere else.
+Result<Settings> load_settings(const Environment& environment, const ConnectionFlags& flags);
 Result<void> save_settings(const Environment& environment, const Settings& settings);
 
 // One line without blanks around it; invalid_field when it is not a bearer token's characters.

@@ -21,6 +21,11 @@ constexpr size_t kDefaultColumns = 80;
 constexpr size_t kPipeWriteBytes = 4096;
 constexpr size_t kFileWriteBytes = 1UL << 20U;
 
+bool is_file(int fd) {
+  struct stat status{};
+  return ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+}
+
 }  // namespace
 
 Console::Console(int out, int error, Interrupt& interrupt)
@@ -28,20 +33,46 @@ Console::Console(int out, int error, Interrupt& interrupt)
 
 Result<void> Console::write(int fd, std::string_view bytes) {
   clear_line();
-  struct stat status{};
-  const bool file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
-  const size_t piece_max = file ? kFileWriteBytes : kPipeWriteBytes;
+  const bool file = is_file(fd);
   while (!bytes.empty()) {
     if (!file) {
       RETURN_IF_ERROR(interrupt_.wait_for(fd, POLLOUT));
     }
-    const ssize_t written = ::write(fd, bytes.data(), std::min(bytes.size(), piece_max));
-    if (written < 0 && errno != EINTR && errno != EAGAIN) {
-      return base::fail_errno(errno, "write to standard ", fd == out_ ? "output" : "error");
-    }
-    bytes.remove_prefix(written > 0 ? static_cast<size_t>(written) : 0);
+    ASSIGN_OR_RETURN(const size_t written,
+                     write_piece(fd, bytes.substr(0, file ? kFileWriteBytes : kPipeWriteBytes)));
+    bytes.remove_prefix(written);
   }
   return {};
+}
+
+Result<size_t> Console::write_some(bool to_error, std::string_view bytes) {
+  clear_line();
+  const int to = fd(to_error);
+  const bool file = is_file(to);
+  size_t total = 0;
+  while (total < bytes.size()) {
+    pollfd room{to, POLLOUT, 0};
+    if (!file && ::poll(&room, 1, 0) <= 0) {
+      break;
+    }
+    ASSIGN_OR_RETURN(
+        const size_t written,
+        write_piece(to, bytes.substr(total, file ? kFileWriteBytes : kPipeWriteBytes)));
+    if (written == 0) {
+      break;
+    }
+    total += written;
+  }
+  return total;
+}
+
+// 0 when there was no room after all.
+Result<size_t> Console::write_piece(int fd, std::string_view bytes) {
+  const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+  if (written < 0 && errno != EINTR && errno != EAGAIN) {
+    return base::fail_errno(errno, "write to standard ", fd == out_ ? "output" : "error");
+  }
+  return written > 0 ? static_cast<size_t>(written) : 0;
 }
 
 void Console::note(std::string_view text) {

@@ -22,6 +22,9 @@ class Console {
   // The bytes as they are, for the output of commands and files.
   Result<void> write_out(std::string_view bytes) { return write(out_, bytes); }
   Result<void> write_error(std::string_view bytes) { return write(error_, bytes); }
+  // As much as there is room for now, without waiting.
+  Result<size_t> write_some(bool to_error, std::string_view bytes);
+  [[nodiscard]] int fd(bool error) const { return error ? error_ : out_; }
   // "sandbox: TEXT" on standard error, with control characters made inert.
   void note(std::string_view text);
   [[nodiscard]] bool error_is_terminal() const { return error_is_terminal_; }
@@ -31,6 +34,7 @@ class Console {
 
  private:
   Result<void> write(int fd, std::string_view bytes);
+  Result<size_t> write_piece(int fd, std::string_view bytes);
 
   int out_;
   int error_;

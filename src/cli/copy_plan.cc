@@ -31,7 +31,13 @@ std::string base_name(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
 }
 
-Result<CopyPlan> plan_copy(const std::string& source, const std::string& destination) {
+std::string folder_name(std::string_view path) {
+  std::string name = base_name(path);
+  return name == "." || name == ".." || name == "/" ? "" : name;
+}
+
+Result<CopyPlan> plan_copy(const std::string& source, const std::string& destination,
+                           CopyKind kind) {
   auto from = parse_remote_path(source);
   auto to = parse_remote_path(destination);
   if (from.has_value() == to.has_value()) {
@@ -45,6 +51,10 @@ Result<CopyPlan> plan_copy(const std::string& source, const std::string& destina
     return base::fail_field("path", "the path behind ", plan.remote.id, ": is missing");
   }
   if (plan.upload && plan.remote.path.ends_with('/')) {
+    if (kind == CopyKind::folder) {
+      plan.remote.path += plan.local == "-" ? "" : folder_name(plan.local);
+      return plan;
+    }
     if (plan.local == "-") {
       return base::fail_field("path", "standard input has no name: write the file's whole path");
     }

@@ -24,10 +24,14 @@ struct CopyPlan {
   std::string local;  // "-" for standard input or output
   RemotePath remote;
 };
-// A destination that ends in '/' gets the source's name. invalid_field unless exactly one side is
-// in a sandbox.
-Result<CopyPlan> plan_copy(const std::string& source, const std::string& destination);
+enum class CopyKind { file, folder };
+// A destination that ends in '/' gets the source's name (a folder's own contents for "." and
+// ".."). invalid_field unless exactly one side is in a sandbox.
+Result<CopyPlan> plan_copy(const std::string& source, const std::string& destination,
+                           CopyKind kind);
 // What is behind the last '/'.
 std::string base_name(std::string_view path);
+// The name a copy of that folder gets: "" when only its contents are meant ("x/.", "..", "/").
+std::string folder_name(std::string_view path);
 
 }  // namespace cli

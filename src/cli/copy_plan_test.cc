@@ -8,13 +8,13 @@ namespace cli {
 namespace {
 
 TEST(CopyPlan, the_side_with_an_id_is_the_remote_one) {
-  const auto up = plan_copy("a.txt", "sbx-1:/tmp/b");
+  const auto up = plan_copy("a.txt", "sbx-1:/tmp/b", CopyKind::file);
   ASSERT_TRUE(up);
   EXPECT_TRUE(up->upload);
   EXPECT_EQ(up->local, "a.txt");
   EXPECT_EQ(up->remote.id, "sbx-1");
   EXPECT_EQ(up->remote.path, "/tmp/b");
-  const auto down = plan_copy("sbx-1:c:d", "-");
+  const auto down = plan_copy("sbx-1:c:d", "-", CopyKind::file);
   ASSERT_TRUE(down);
   EXPECT_FALSE(down->upload);
   EXPECT_EQ(down->remote.path, "c:d");
@@ -22,8 +22,8 @@ TEST(CopyPlan, the_side_with_an_id_is_the_remote_one) {
 }
 
 TEST(CopyPlan, a_folder_destination_gets_the_sources_name) {
-  EXPECT_EQ(plan_copy("dir/a.txt", "sbx-1:/tmp/")->remote.path, "/tmp/a.txt");
-  EXPECT_FALSE(plan_copy("-", "sbx-1:/tmp/"));
+  EXPECT_EQ(plan_copy("dir/a.txt", "sbx-1:/tmp/", CopyKind::file)->remote.path, "/tmp/a.txt");
+  EXPECT_FALSE(plan_copy("-", "sbx-1:/tmp/", CopyKind::file));
 }
 
 TEST(CopyPlan, paths_with_colons_stay_here) {
@@ -34,9 +34,9 @@ TEST(CopyPlan, paths_with_colons_stay_here) {
 }
 
 TEST(CopyPlan, needs_exactly_one_remote_side) {
-  EXPECT_FALSE(plan_copy("a", "b"));
-  EXPECT_FALSE(plan_copy("s-1:/a", "s-2:/b"));
-  EXPECT_FALSE(plan_copy("a", "s-1:"));
+  EXPECT_FALSE(plan_copy("a", "b", CopyKind::file));
+  EXPECT_FALSE(plan_copy("s-1:/a", "s-2:/b", CopyKind::file));
+  EXPECT_FALSE(plan_copy("a", "s-1:", CopyKind::file));
 }
 
 std::vector<StreamEvent> decode(std::string_view first, std::string_view second) {

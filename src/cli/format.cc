@@ -324,6 +324,31 @@ std::string field_text(const Object& object, std::string_view name) {
   return wire::json::serialize(*value);
 }
 
+std::string field_lines(const wire::json::Array& items, std::string_view name) {
+  std::string lines;
+  for (const auto& item : items) {
+    if (const auto* object = item.if_object()) {
+      lines += escape_for_terminal(field_text(*object, name)) + "\n";
+    }
+  }
+  return lines;
+}
+
+std::string format_fields(const wire::json::Object& object) {
+  std::vector<std::pair<std::string, std::string>> pairs;
+  for (const auto& [name, value] : object) {
+    if (const auto* inner = value.if_object()) {
+      for (const auto& [inner_name, unused] : *inner) {
+        pairs.emplace_back(base::cat(std::string_view(name), ".", std::string_view(inner_name)),
+                           field_text(*inner, inner_name));
+      }
+    } else {
+      pairs.emplace_back(std::string_view(name), field_text(object, name));
+    }
+  }
+  return format_pairs(pairs);
+}
+
 std::string field_labels(const Object& object, std::string_view name) {
   const Value* value = object.if_contains(name);
   std::string out;

@@ -37,6 +37,10 @@ std::string format_age(std::string_view rfc3339, base::WallTime now);
 
 // A field as one line of text: strings plain, absent and null "", others as JSON.
 std::string field_text(const wire::json::Object& object, std::string_view name);
+// That field of each item, made inert, a line each.
+std::string field_lines(const wire::json::Array& items, std::string_view name);
+// All fields as "Name: value" lines, those of objects in objects as "outer.inner".
+std::string format_fields(const wire::json::Object& object);
 // "a=1,b=2" of an object field; "" when absent.
 std::string field_labels(const wire::json::Object& object, std::string_view name);
 

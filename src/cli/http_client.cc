@@ -19,11 +19,24 @@ namespace {
 constexpr long kConnectMillisecondsMax = 10'000;
 // How often the loop looks up without traffic: silence is counted in seconds.
 constexpr int kPollMilliseconds = 500;
+// The same while libcurl has no descriptor to wait for (it looks a name up).
+constexpr int kNoDescriptorMilliseconds = 20;
 // Headers of one answer; ours have about a dozen short ones.
 constexpr size_t kHeadersMax = 200;
 
-// What libcurl's callbacks share with send() during one request.
-struct Transfer {
+struct HeaderList {
+  curl_slist* list = nullptr;
+  HeaderList() = default;
+  HeaderList(const HeaderList&) = delete;
+  HeaderList& operator=(const HeaderList&) = delete;
+  ~HeaderList() { curl_slist_free_all(list); }
+  void add(const std::string& line) { list = curl_slist_append(list, line.c_str()); }
+};
+
+}  // namespace
+
+// What libcurl's callbacks share with us during one request.
+struct HttpClient::Transfer {
   const HttpRequest& request;
   const BodySink& sink;
   const TransferObserver& observer;
@@ -32,9 +45,48 @@ struct Transfer {
   Result<void> outcome;
   TransferCounts counts;
   std::chrono::steady_clock::time_point last_activity = std::chrono::steady_clock::now();
+  HeaderList headers;
+  char detail[CURL_ERROR_SIZE] = "";
 };
 
-size_t on_header(char* bytes, size_t size, size_t count, void* user) {
+struct HttpClient::Handles {
+  // A request in the background owns what others borrow.
+  struct Background {
+    HttpRequest request;
+    BodySink sink;
+    TransferObserver observer;
+    Transfer transfer;
+    Background(HttpRequest its_request, BodySink its_sink, Interrupt& interrupt)
+        : request(std::move(its_request)),
+          sink(std::move(its_sink)),
+          transfer{.request = request, .sink = sink, .observer = observer, .interrupt = interrupt} {
+    }
+  };
+
+  CURL* easy = curl_easy_init();
+  CURLM* multi = curl_multi_init();
+  std::unique_ptr<Background> background;
+  Handles() = default;
+  Handles(const Handles&) = delete;
+  Handles& operator=(const Handles&) = delete;
+  ~Handles() {
+    curl_easy_cleanup(easy);
+    curl_multi_cleanup(multi);
+  }
+
+  static size_t on_header(char* bytes, size_t size, size_t count, void* user);
+  static size_t on_body(char* bytes, size_t size, size_t count, void* user);
+  static size_t on_read(char* buffer, size_t size, size_t count, void* user);
+  static int on_progress(void* user, curl_off_t receive_total, curl_off_t received,
+                         curl_off_t send_total, curl_off_t sent);
+  void set_body(Transfer& transfer) const;
+  // One turn of libcurl: the code of the request's end, nullopt while it goes on.
+  Result<std::optional<CURLcode>> turn();
+  // Turns until the request ends; the code of its end, or an error of our own.
+  Result<CURLcode> perform(Transfer& transfer);
+};
+
+size_t HttpClient::Handles::on_header(char* bytes, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(bytes, size * count);
   if (line.starts_with("HTTP/")) {  // also after "100 Continue": start over
@@ -56,7 +108,7 @@ size_t on_header(char* bytes, size_t size, size_t count, void* user) {
   return size * count;
 }
 
-size_t on_body(char* bytes, size_t size, size_t count, void* user) {
+size_t HttpClient::Handles::on_body(char* bytes, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view piece(bytes, size * count);
   if (transfer.sink && transfer.response.status / 100 == 2) {
@@ -69,8 +121,16 @@ size_t on_body(char* bytes, size_t size, size_t count, void* user) {
   return transfer.outcome ? piece.size() : CURL_WRITEFUNC_ERROR;
 }
 
-size_t on_read(char* buffer, size_t size, size_t count, void* user) {
+size_t HttpClient::Handles::on_read(char* buffer, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
+  if (transfer.request.body_source) {
+    const auto made = transfer.request.body_source({buffer, size * count});
+    transfer.last_activity = std::chrono::steady_clock::now();
+    if (!made) {
+      transfer.outcome = std::unexpected(made.error());
+    }
+    return made ? *made : CURL_READFUNC_ABORT;
+  }
   transfer.outcome = transfer.interrupt.wait_for(transfer.request.body_fd, POLLIN);
   if (!transfer.outcome) {
     return CURL_READFUNC_ABORT;
@@ -89,8 +149,8 @@ size_t on_read(char* buffer, size_t size, size_t count, void* user) {
   }
 }
 
-int on_progress(void* user, curl_off_t receive_total, curl_off_t received, curl_off_t send_total,
-                curl_off_t sent) {
+int HttpClient::Handles::on_progress(void* user, curl_off_t receive_total, curl_off_t received,
+                                     curl_off_t send_total, curl_off_t sent) {
   auto& transfer = *static_cast<Transfer*>(user);
   const TransferCounts counts{sent, send_total, received, receive_total};
   if (counts.sent != transfer.counts.sent || counts.received != transfer.counts.received) {
@@ -103,27 +163,40 @@ int on_progress(void* user, curl_off_t receive_total, curl_off_t received, curl_
   return 0;
 }
 
-struct HeaderList {
-  curl_slist* list = nullptr;
-  HeaderList() = default;
-  HeaderList(const HeaderList&) = delete;
-  HeaderList& operator=(const HeaderList&) = delete;
-  ~HeaderList() { curl_slist_free_all(list); }
-  void add(const std::string& line) { list = curl_slist_append(list, line.c_str()); }
-};
-
-std::unexpected<base::Error> transport_error(CURLcode code, const char* detail,
-                                             const std::string& url) {
-  const std::string_view text = detail[0] != '\0' ? detail : curl_easy_strerror(code);
-  const ErrorCode kind = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST
-                             ? ErrorCode::unavailable
-                             : ErrorCode::connection_closed;
-  return fail(kind, "request to ", url, ": ", text);
+void apply_trust(void* easy, const Trust& trust) {
+  if (!trust.ca_file.empty()) {
+    curl_easy_setopt(easy, CURLOPT_CAINFO, trust.ca_file.c_str());
+    curl_easy_setopt(easy, CURLOPT_CAPATH, nullptr);
+  }
+  if (trust.insecure) {
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
 }
 
-void set_body(CURL* easy, Transfer& transfer) {
+base::Error transport_error(int code, const char* detail, const std::string& url) {
+  const std::string_view text =
+      detail[0] != '\0' ? detail : curl_easy_strerror(static_cast<CURLcode>(code));
+  const auto error = [&](ErrorCode kind, std::string_view hint) {
+    return base::Error{.code = kind, .message = base::cat("request to ", url, ": ", text, hint)};
+  };
+  switch (code) {
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      // Nothing that asking again mends.
+      return error(ErrorCode::permission_denied,
+                   " (--ca-file FILE names the authority that the gateway's certificate is of)");
+    case CURLE_COULDNT_CONNECT:
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return error(ErrorCode::unavailable, "");
+    default:
+      return error(ErrorCode::connection_closed, "");
+  }
+}
+
+void HttpClient::Handles::set_body(Transfer& transfer) const {
   const HttpRequest& request = transfer.request;
-  if (request.body_fd >= 0) {
+  if (request.body_fd >= 0 || request.body_source) {
     curl_easy_setopt(easy, CURLOPT_UPLOAD, 1L);
     curl_easy_setopt(easy, CURLOPT_READFUNCTION, on_read);
     curl_easy_setopt(easy, CURLOPT_READDATA, &transfer);
@@ -141,21 +214,28 @@ void set_body(CURL* easy, Transfer& transfer) {
   curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, request.method.c_str());
 }
 
-// Runs the loop until the transfer ends; the code of its end, or an error of our own.
-Result<CURLcode> perform(CURLM* multi, Transfer& transfer) {
+Result<std::optional<CURLcode>> HttpClient::Handles::turn() {
+  int running = 0;
+  if (const CURLMcode code = curl_multi_perform(multi, &running); code != CURLM_OK) {
+    return fail(ErrorCode::internal, "libcurl: ", curl_multi_strerror(code));
+  }
+  int left = 0;
+  while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+    if (message->msg == CURLMSG_DONE) {
+      return message->data.result;
+    }
+  }
+  if (running == 0) {
+    return fail(ErrorCode::internal, "libcurl lost the request");
+  }
+  return std::nullopt;
+}
+
+Result<CURLcode> HttpClient::Handles::perform(Transfer& transfer) {
   while (true) {
-    int running = 0;
-    if (const CURLMcode code = curl_multi_perform(multi, &running); code != CURLM_OK) {
-      return fail(ErrorCode::internal, "libcurl: ", curl_multi_strerror(code));
-    }
-    int left = 0;
-    while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
-      if (message->msg == CURLMSG_DONE) {
-        return message->data.result;
-      }
-    }
-    if (running == 0) {
-      return fail(ErrorCode::internal, "libcurl lost the request");
+    ASSIGN_OR_RETURN(const auto end, turn());
+    if (end) {
+      return *end;
     }
     if (!transfer.request.ignore_signals) {
       RETURN_IF_ERROR(transfer.interrupt.check());
@@ -171,6 +251,8 @@ Result<CURLcode> perform(CURLM* multi, Transfer& transfer) {
   }
 }
 
+namespace {
+
 std::string host_of(std::string_view url) {
   const size_t scheme = url.find("://");
   std::string_view rest = scheme == url.npos ? url : url.substr(scheme + 3);
@@ -183,74 +265,121 @@ std::string host_of(std::string_view url) {
 
 }  // namespace
 
-struct HttpClient::Handles {
-  CURL* easy = curl_easy_init();
-  CURLM* multi = curl_multi_init();
-  Handles() = default;
-  Handles(const Handles&) = delete;
-  Handles& operator=(const Handles&) = delete;
-  ~Handles() {
-    curl_easy_cleanup(easy);
-    curl_multi_cleanup(multi);
-  }
-};
-
 const std::string* HttpResponse::find(std::string_view name) const {
   const auto found =
       std::ranges::find(headers, name, [](const auto& h) -> std::string_view { return h.first; });
   return found == headers.end() ? nullptr : &found->second;
 }
 
-HttpClient::HttpClient(std::string url, base::Secret token, Interrupt& interrupt)
-    : url_(std::move(url)), token_(std::move(token)), interrupt_(interrupt) {
+HttpClient::HttpClient(Endpoint endpoint, Interrupt& interrupt)
+    : endpoint_(std::move(endpoint)), interrupt_(interrupt) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
   handles_ = std::make_unique<Handles>();
 }
 
-HttpClient::~HttpClient() = default;
+HttpClient::~HttpClient() { abandon(); }
 
 Result<HttpResponse> HttpClient::send(const HttpRequest& request, const BodySink& sink,
                                       const TransferObserver& observer) {
   if (!request.ignore_signals) {
     RETURN_IF_ERROR(interrupt_.check());
   }
-  CURL* easy = handles_->easy;
-  curl_easy_reset(easy);
-  char detail[CURL_ERROR_SIZE] = "";
   Transfer transfer{
       .request = request, .sink = sink, .observer = observer, .interrupt = interrupt_};
-  HeaderList headers;
-  if (!token_.empty()) {
-    headers.add("Authorization: Bearer " + token_.reveal());  // the request needs the secret
+  attach(transfer);
+  return detach(transfer, handles_->perform(transfer));
+}
+
+void HttpClient::begin(HttpRequest request, BodySink sink) {
+  handles_->background =
+      std::make_unique<Handles::Background>(std::move(request), std::move(sink), interrupt_);
+  attach(handles_->background->transfer);
+}
+
+bool HttpClient::busy() const { return handles_->background != nullptr; }
+
+int HttpClient::add_waits(std::vector<pollfd>& waits) {
+  if (!busy()) {
+    return -1;
+  }
+  fd_set in, out, other;
+  FD_ZERO(&in);
+  FD_ZERO(&out);
+  FD_ZERO(&other);
+  int last = -1;
+  curl_multi_fdset(handles_->multi, &in, &out, &other, &last);
+  for (int fd = 0; fd <= last; ++fd) {
+    const int events = (FD_ISSET(fd, &in) ? POLLIN : 0) | (FD_ISSET(fd, &out) ? POLLOUT : 0);
+    if (events != 0) {
+      waits.push_back({fd, static_cast<short>(events), 0});
+    }
+  }
+  long milliseconds = -1;
+  curl_multi_timeout(handles_->multi, &milliseconds);
+  const long most = last < 0 ? kNoDescriptorMilliseconds : kPollMilliseconds;
+  return static_cast<int>(milliseconds < 0 ? most : std::min(milliseconds, most));
+}
+
+std::optional<Result<HttpResponse>> HttpClient::step() {
+  auto end = handles_->turn();
+  if (end && !*end) {
+    return std::nullopt;
+  }
+  const auto background = std::move(handles_->background);
+  if (!end) {
+    return detach(background->transfer, std::unexpected(std::move(end).error()));
+  }
+  return detach(background->transfer, **end);
+}
+
+void HttpClient::abandon() {
+  if (const auto background = std::move(handles_->background)) {
+    curl_multi_remove_handle(handles_->multi, handles_->easy);
+  }
+}
+
+void HttpClient::attach(Transfer& transfer) {
+  const HttpRequest& request = transfer.request;
+  CURL* easy = handles_->easy;
+  curl_easy_reset(easy);
+  if (!endpoint_.token.empty()) {  // the request needs the secret
+    transfer.headers.add("Authorization: Bearer " + endpoint_.token.reveal());
   }
   for (const auto& [name, value] : request.headers) {
-    headers.add(base::cat(name, ": ", value));
+    transfer.headers.add(base::cat(name, ": ", value));
   }
-  const std::string full_url = url_ + request.target;
+  const std::string full_url = endpoint_.url + request.target;
   curl_easy_setopt(easy, CURLOPT_URL, full_url.c_str());
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);
   curl_easy_setopt(easy, CURLOPT_USERAGENT, "sandbox-cli/" SANDBOX_VERSION);
-  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers.list);
+  curl_easy_setopt(easy, CURLOPT_HTTPHEADER, transfer.headers.list);
   curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
   curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, kConnectMillisecondsMax);
   curl_easy_setopt(easy, CURLOPT_FRESH_CONNECT, request.fresh_connection ? 1L : 0L);
-  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, detail);
-  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, transfer.detail);
+  curl_easy_setopt(easy, CURLOPT_HEADERFUNCTION, Handles::on_header);
   curl_easy_setopt(easy, CURLOPT_HEADERDATA, &transfer);
-  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, Handles::on_body);
   curl_easy_setopt(easy, CURLOPT_WRITEDATA, &transfer);
   curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
+  curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, Handles::on_progress);
   curl_easy_setopt(easy, CURLOPT_XFERINFODATA, &transfer);
-  if (is_loopback_url(url_)) {  // a proxy elsewhere cannot reach this machine's loopback
+  if (request.accepts_coded) {
+    curl_easy_setopt(easy, CURLOPT_ACCEPT_ENCODING, "");  // all that libcurl can take off
+  }
+  if (is_loopback_url(endpoint_.url)) {  // a proxy elsewhere cannot reach this machine's loopback
     curl_easy_setopt(easy, CURLOPT_NOPROXY, "*");
   }
-  set_body(easy, transfer);
+  apply_trust(easy, endpoint_.trust);
+  handles_->set_body(transfer);
   curl_multi_add_handle(handles_->multi, easy);
-  auto end = perform(handles_->multi, transfer);
+}
+
+Result<HttpResponse> HttpClient::detach(Transfer& transfer, Result<int> end) {
   // Removing an unfinished transfer closes its connection: that is what cancels a command.
-  curl_multi_remove_handle(handles_->multi, easy);
+  curl_multi_remove_handle(handles_->multi, handles_->easy);
   if (!transfer.outcome) {
     return std::unexpected(std::move(transfer.outcome).error());
   }
@@ -260,7 +389,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request, const BodySink
   // A server may refuse an upload with an answer before it has read all of it.
   const bool answered_early = *end == CURLE_SEND_ERROR && transfer.response.status >= 400;
   if (*end != CURLE_OK && !answered_early) {
-    return transport_error(*end, detail, url_);
+    return std::unexpected(transport_error(*end, transfer.detail, endpoint_.url));
   }
   return std::move(transfer.response);
 }

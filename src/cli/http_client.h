@@ -1,13 +1,17 @@
-// The CLI's HTTP(S) client: libcurl behind one call. Owned by main; one thread; one request at a
-// time over kept-alive connections. A request ends early when a signal arrives (code cancelled) or
-// when the peer is silent for longer than the request allows (deadline_exceeded). An HTTP error
-// status is a response, not an error. No redirects are followed: the token goes to one place.
+// The CLI's HTTP(S) client: libcurl behind one call. Owned by main, and by whoever needs a second
+// one beside it; one thread; one request at a time over kept-alive connections. A request ends
+// early when a signal arrives (code cancelled) or when the peer is silent for longer than the
+// request allows (deadline_exceeded). An HTTP error status is a response, not an error. No
+// redirects are followed: the token goes to one place.
 #pragma once
+
+#include <poll.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,9 +34,12 @@ struct HttpRequest {
   std::string method = "GET";
   std::string target;  // "/sandboxes?limit=1"
   std::vector<std::pair<std::string, std::string>> headers;
-  std::string body;                   // sent when body_fd is -1
+  std::string body;  // sent when neither of the next two is there
+  // Made on the way: fills a part of the buffer, 0 at the end. Its error ends the request.
+  std::function<Result<size_t>(std::span<char>)> body_source;
   int body_fd = -1;                   // streamed from here to its end (not owned)
   std::optional<uint64_t> body_size;  // of body_fd, when known; else chunked
+  bool accepts_coded = false;         // the answer may come compressed; its sink sees it plain
   int silence_seconds_max = kSilenceSecondsMax;
   bool fresh_connection = false;  // never resent by the transport: for what must run once
   bool ignore_signals = false;    // for what must be finished whatever the user presses
@@ -54,23 +61,58 @@ struct TransferCounts {
 };
 using TransferObserver = std::function<void(const TransferCounts&)>;
 
+// What a gateway's certificate is held against.
+struct Trust {
+  std::string ca_file;    // authorities in PEM; "": the system's
+  bool insecure = false;  // against nothing: whoever answers gets the token
+};
+
+// Where requests go, and as whom.
+struct Endpoint {
+  std::string url;  // like "https://host:8443/prefix", checked by parse_gateway_url
+  base::Secret token;
+  Trust trust;
+};
+
+// The same for every handle of libcurl (a CURL*).
+void apply_trust(void* easy, const Trust& trust);
+// A failed transfer as our error; `code` is a CURLcode.
+base::Error transport_error(int code, const char* detail, const std::string& url);
+
 class HttpClient {
  public:
-  // `url` like "https://host:8443/prefix", checked by parse_gateway_url.
-  HttpClient(std::string url, base::Secret token, Interrupt& interrupt);
+  HttpClient(Endpoint endpoint, Interrupt& interrupt);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
 
   Result<HttpResponse> send(const HttpRequest& request, const BodySink& sink = {},
                             const TransferObserver& observer = {});
-  [[nodiscard]] const std::string& url() const { return url_; }
+
+  // The same in the background of a loop that waits for other things too: begin, then poll() on
+  // add_waits() and step() until that gives the outcome. Neither a signal nor silence ends it.
+  void begin(HttpRequest request, BodySink sink = {});
+  [[nodiscard]] bool busy() const;
+  // Adds what to poll for; the result is how many milliseconds may pass at most, -1 for any time.
+  int add_waits(std::vector<pollfd>& waits);
+  // The outcome, once; nullopt while it goes on.
+  std::optional<Result<HttpResponse>> step();
+  // Closes the connection of the request in the background, if any.
+  void abandon();
+
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] const std::string& url() const { return endpoint_.url; }
 
  private:
+  struct Transfer;
   struct Handles;
 
-  std::string url_;
-  base::Secret token_;
+  // Sets the easy handle up and gives it to the multi handle.
+  void attach(Transfer& transfer);
+  // Takes it away again; an unfinished request's connection is closed.
+  Result<HttpResponse> detach(Transfer& transfer, Result<int> end);
+
+  Endpoint endpoint_;
   Interrupt& interrupt_;
   std::unique_ptr<Handles> handles_;
 };

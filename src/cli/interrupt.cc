@@ -4,9 +4,16 @@
 #include <signal.h>
 #include <sys/signalfd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace cli {
+
+namespace {
+
+constexpr int kLongMilliseconds = 60'000;  // then the same wait again
+
+}  // namespace
 
 Result<Interrupt> Interrupt::open() {
   sigset_t signals;
@@ -14,6 +21,7 @@ Result<Interrupt> Interrupt::open() {
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
   ::sigaddset(&signals, SIGHUP);
+  ::sigaddset(&signals, SIGQUIT);
   if (::sigprocmask(SIG_BLOCK, &signals, nullptr) != 0) {
     return base::fail_errno(errno, "block signals");
   }
@@ -45,16 +53,22 @@ Result<void> Interrupt::check() {
 
 Result<void> Interrupt::wait_for(int fd, short events) {
   while (true) {
-    RETURN_IF_ERROR(check());
-    pollfd waits[2] = {{fd, events, 0}, {fd_.get(), POLLIN, 0}};
-    const int ready = ::poll(waits, 2, -1);
-    if (ready < 0 && errno != EINTR) {
-      return base::fail_errno(errno, "poll");
-    }
-    if (ready > 0 && waits[0].revents != 0) {
-      return check();
+    ASSIGN_OR_RETURN(const bool ready, wait_for(fd, events, kLongMilliseconds));
+    if (ready) {
+      return {};
     }
   }
+}
+
+Result<bool> Interrupt::wait_for(int fd, short events, int milliseconds) {
+  RETURN_IF_ERROR(check());
+  pollfd waits[2] = {{fd, events, 0}, {fd_.get(), POLLIN, 0}};
+  const int ready = ::poll(waits, 2, std::max(milliseconds, 0));
+  if (ready < 0 && errno != EINTR) {
+    return base::fail_errno(errno, "poll");
+  }
+  RETURN_IF_ERROR(check());
+  return ready > 0 && waits[0].revents != 0;
 }
 
 Result<void> Interrupt::sleep_ms(int milliseconds) {

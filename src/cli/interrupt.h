@@ -1,6 +1,6 @@
-// Ctrl-C, SIGTERM and SIGHUP as a descriptor to poll, so that whatever waits can stop in order
-// (cancel the remote command, delete a temporary file or sandbox). Owned by main; made before any
-// thread starts. One signal is pending until taken; nothing here fails after open().
+// Ctrl-C, SIGTERM, SIGHUP and SIGQUIT as a descriptor to poll, so that whatever waits can stop in
+// order (cancel the remote command, delete a temporary file or sandbox). Owned by main; made before
+// any thread starts. One signal is pending until taken; nothing here fails after open().
 #pragma once
 
 #include "base/error.h"
@@ -26,6 +26,8 @@ class Interrupt {
   Result<void> check();
   // Waits until `fd` has one of `events` (POLLIN, POLLOUT); cancelled when a signal arrives first.
   Result<void> wait_for(int fd, short events);
+  // The same for at most that long, never below nothing: whether it has.
+  Result<bool> wait_for(int fd, short events, int milliseconds);
   // Waits that long; cancelled when a signal arrives first.
   Result<void> sleep_ms(int milliseconds);
 

@@ -1,11 +1,10 @@
 #include "cli/remote_command.h"
 
-#include <poll.h>
+#include <signal.h>
 #include <unistd.h>
 
-#include <cerrno>
-
-#include "cli/variables.h"
+#include "cli/session_pump.h"
+#include "cli/session_target.h"
 
 namespace cli {
 
@@ -15,134 +14,122 @@ using wire::json::Object;
 
 namespace {
 
-constexpr size_t kReadBytes = 64UL * 1024;
+// Where our own input comes from.
+struct InputPlan {
+  bool read = false;
+  EarlyInput early;
+};
 
-Result<std::string> read_input(Context& context) {
-  std::string input;
-  std::string piece(kReadBytes, '\0');
-  while (true) {
-    RETURN_IF_ERROR(context.interrupt.wait_for(STDIN_FILENO, POLLIN));
-    const ssize_t got = ::read(STDIN_FILENO, piece.data(), piece.size());
-    if (got == 0 || (got < 0 && errno == EBADF)) {  // closed by whoever started us: no input
-      return input;
-    }
-    if (got < 0 && errno != EINTR && errno != EAGAIN) {
-      return base::fail_errno(errno, "read standard input");
-    }
-    input.append(piece, 0, got > 0 ? static_cast<size_t>(got) : 0);
-    if (input.size() > kInputBytesMax) {
-      return fail(ErrorCode::body_too_large, "standard input is longer than ",
-                  format_bytes(kInputBytesMax), ": copy it with 'sandbox cp' first");
-    }
+Result<InputPlan> plan_input(const CommandOptions& options) {
+  InputPlan plan;
+  if (!options.read_input) {
+    return plan;
   }
+  if (options.terminal) {
+    plan.read = true;
+    return plan;
+  }
+  // A person at a terminal is not made to type an end of file unless asked for.
+  plan.read = options.interactive || ::isatty(STDIN_FILENO) != 1;
+  if (plan.read) {
+    ASSIGN_OR_RETURN(plan.early, read_early_input());
+    plan.read = !plan.early.ended || !plan.early.bytes.empty();
+  }
+  return plan;
 }
 
-Result<Object> run_body(Context& context, const CommandOptions& options) {
-  Object body;
-  wire::json::Array argv;
-  for (const auto& word : options.argv) {
-    argv.emplace_back(word);
-  }
-  body["argv"] = std::move(argv);
-  body["encoding"] = "base64";
-  if (!options.env.empty() || !options.env_files.empty()) {
-    ASSIGN_OR_RETURN(body["env"], read_variables(options.env, options.env_files));
-  }
-  if (!options.cwd.empty()) {
-    body["cwd"] = options.cwd;
-  }
-  if (!options.user.empty()) {
-    body["user"] = options.user;
-  }
-  if (options.timeout_sec) {
-    body["timeout_sec"] = *options.timeout_sec;
-  }
-  // A person at a terminal is not made to type an end of file.
-  if (options.read_input && ::isatty(STDIN_FILENO) != 1) {
-    ASSIGN_OR_RETURN(const auto input, read_input(context));
-    if (!input.empty()) {
-      body["stdin"] = base::base64(input);
-      body["stdin_encoding"] = "base64";
-    }
-  }
-  return body;
-}
+// A started command and everything that goes between it and us.
+class RemoteCommand {
+ public:
+  RemoteCommand(Context& context, std::string sandbox, std::string session)
+      : context_(context),
+        target_(session_target(sandbox, session)),
+        output_(context.console),
+        stream_(context, target_ + "/attach", 0, output_) {}
 
-Result<std::string> output_of(const Object& answer, std::string_view name) {
-  auto bytes = base::decode_base64(field_text(answer, name));
-  if (!bytes) {
-    return fail(ErrorCode::internal, "the answer's ", name, " is not base64");
-  }
-  return std::move(*bytes);
-}
-
-void report(Context& context, const Object& answer) {
-  const auto dropped = [&](std::string_view stream) {
-    const std::string bytes = field_text(answer, base::cat(stream, "_dropped_bytes"));
-    if (!bytes.empty() && bytes != "0") {
-      context.console.note(base::cat(stream, " was too long: ", bytes,
-                                     " bytes are missing after its first quarter"));
+  Result<PumpOutcome> run(const CommandOptions& options, InputPlan plan, SandboxAfter after) {
+    std::unique_ptr<RawTerminal> terminal;
+    std::unique_ptr<SessionInput> input;
+    if (options.terminal && plan.read) {
+      const bool person = ::isatty(STDIN_FILENO) == 1;
+      if (person) {
+        ASSIGN_OR_RETURN(terminal, RawTerminal::open());
+      }
+      input = std::make_unique<TerminalInput>(stream_, person);
+    } else if (plan.read) {
+      input = std::make_unique<PipeInput>(context_, target_, std::move(plan.early),
+                                          PipeInput::Writer::only);
     }
-  };
-  dropped("stdout");
-  dropped("stderr");
-  if (field_text(answer, "oom_killed") == "true") {
+    SessionPump pump(context_, stream_, input.get(), terminal.get());
+    if (after == SandboxAfter::stays) {
+      pump.cancel_on_signal(target_);
+    }
+    return pump.run();
+  }
+
+  [[nodiscard]] uint64_t lost_bytes() const { return stream_.lost_bytes(); }
+
+  // The stream tells the code only; what killed it, the session's status does.
+  SessionEnd explain(SessionEnd end) {
+    constexpr int kKilled = 128 + 9;
+    if (end.exit_code != kExitTimedOut && end.exit_code != kKilled) {
+      return end;
+    }
+    const auto session = context_.api.get_object(target_);
+    return session ? parse_session_end(*session) : end;
+  }
+
+ private:
+  Context& context_;
+  std::string target_;
+  OutputQueue output_;
+  AttachStream stream_;
+};
+
+Result<int> conclude(Context& context, RemoteCommand& command, const PumpOutcome& outcome) {
+  if (outcome.signal != 0) {
+    return kExitSignalBase + outcome.signal;
+  }
+  if (!outcome.end) {  // "~." on its terminal
+    return kExitSignalBase + SIGINT;
+  }
+  if (command.lost_bytes() > 0) {
+    return fail(ErrorCode::internal, command.lost_bytes(),
+                " bytes of the output came faster than they were read and are lost");
+  }
+  const SessionEnd end = command.explain(*outcome.end);
+  if (end.oom_killed) {
     context.console.note("the command was killed: the sandbox is out of memory");
   }
-  if (field_text(answer, "timed_out") == "true") {
+  if (end.timed_out) {
     context.console.note("the command timed out");
   }
-}
-
-// A 200 head that was already sent when the sandbox ended carries the error in the body.
-Result<void> check_late_error(const Object& answer) {
-  const auto* error = answer.if_contains("error");
-  if (error == nullptr || !error->is_object()) {
-    return {};
-  }
-  const HttpResponse as_error{.status = 502, .body = wire::json::serialize(answer)};
-  return std::unexpected(parse_error_answer(as_error));
+  return end.exit_code;
 }
 
 }  // namespace
 
-int exit_code_of(const Object& answer) {
-  if (field_text(answer, "timed_out") == "true") {
-    return kExitTimedOut;
+Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options,
+                        SandboxAfter after) {
+  ASSIGN_OR_RETURN(auto plan, plan_input(options));
+  ASSIGN_OR_RETURN(const auto started, start_session(context, id, options,
+                                                     {.name = base::new_id(context.random, "exec"),
+                                                      .unique = true,
+                                                      .with_input = plan.read}));
+  const std::string session = field_text(started, "id");
+  RemoteCommand command(context, id, session);
+  auto outcome = command.run(options, std::move(plan), after);
+  Result<int> code = 0;
+  if (outcome) {
+    code = conclude(context, command, *outcome);
+  } else {
+    code = std::unexpected(std::move(outcome).error());
   }
-  constexpr int kExitCodeMax = 255;
-  const auto code = base::parse_number<int>(field_text(answer, "exit_code"));
-  return code && *code >= 0 && *code <= kExitCodeMax ? *code : kExitOwnError;
-}
-
-Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options) {
-  ASSIGN_OR_RETURN(const auto body, run_body(context, options));
-  HttpRequest request{.method = "POST",
-                      .target = sandbox_target(id, "/run"),
-                      .headers = {{"Content-Type", "application/json"}},
-                      .body = wire::json::serialize(body),
-                      .fresh_connection = true};
-  Result<HttpResponse> response;
-  {
-    Progress progress(context.console, context.clock);
-    response = context.api.call(request, Repeat::no, {}, [&](const TransferCounts& counts) {
-      progress.show(counts.received > 0 && counts.receive_total > 0
-                        ? base::cat("receiving output, ",
-                                    describe_bytes(counts.received, counts.receive_total))
-                        : base::cat("the command runs, ", progress.elapsed_seconds(), " s"));
-    });
+  if (after == SandboxAfter::stays) {
+    // Not there any more is what is wanted.
+    (void)remove_session(context, id, session);
   }
-  if (!response) {
-    return std::unexpected(std::move(response).error());
-  }
-  ASSIGN_OR_RETURN(const auto answer, wire::json::parse_object(response->body));
-  RETURN_IF_ERROR(check_late_error(answer));
-  ASSIGN_OR_RETURN(const auto out, output_of(answer, "stdout"));
-  ASSIGN_OR_RETURN(const auto errors, output_of(answer, "stderr"));
-  RETURN_IF_ERROR(context.console.write_out(out));
-  RETURN_IF_ERROR(context.console.write_error(errors));
-  report(context, answer);
-  return exit_code_of(answer);
+  return code;
 }
 
 }  // namespace cli

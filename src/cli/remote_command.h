@@ -1,17 +1,18 @@
-// One command in a sandbox, buffered: what exec and run share.
+// One command in a sandbox as if it ran here: its output as it comes, our input, its exit code. It
+// is a session that is forgotten at its end, so a lost connection or a gateway that restarts costs
+// nothing. What exec and run share.
 #pragma once
 
 #include "cli/context.h"
 
 namespace cli {
 
-// Standard input that is sent along at most; more goes by `sandbox cp`.
-inline constexpr size_t kInputBytesMax = 8UL * 1024 * 1024;
+// Whether the sandbox goes right afterwards: then its session is not removed one by one.
+enum class SandboxAfter { stays, goes };
 
-// Runs it, writes its output, and gives the exit code to end with. A signal closes the connection,
-// which makes the gateway end the command.
-Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options);
-// The exit code that stands for an answer of POST …/run.
-int exit_code_of(const wire::json::Object& answer);
+// Runs it and gives the exit code to end with. A signal cancels the command and gives 128 + N; a
+// second one does not wait for that.
+Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options,
+                        SandboxAfter after);
 
 }  // namespace cli

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/histogram.h"
 #include "model/sandbox.h"
 #include "net/http.h"
 #include "net/task.h"
@@ -48,6 +49,17 @@ struct AgentConnection {
       : stream(loop, std::move(fd)), reader(stream) {}
   net::Stream stream;
   net::HttpReader reader;
+};
+
+// What one sandbox uses now. -1: its host does not count it.
+struct Usage {
+  std::string id;
+  int64_t cpu_usec = -1;  // since it began, as rx and tx
+  int64_t memory_bytes = -1;
+  int64_t pids = -1;
+  int64_t storage_bytes = -1;
+  int64_t rx_bytes = -1;  // received by the sandbox
+  int64_t tx_bytes = -1;
 };
 
 struct NodeInfo {
@@ -103,9 +115,18 @@ class Images {
   virtual net::Task<Result<GcResult>> gc() = 0;
 };
 
+// How long its calls took.
+struct CallTimes {
+  base::Histogram create;
+  base::Histogram remove;
+  base::Histogram other;
+};
+
 class Engine {
  public:
   virtual ~Engine() = default;
+
+  [[nodiscard]] virtual const CallTimes& call_times() const = 0;
 
   // Accepts the sandbox; it is then `starting` and its end (ready or failed) comes by watch. The
   // same id again is fine while it exists (idempotent). Local engines may already be ready.
@@ -115,6 +136,8 @@ class Engine {
   // Ends when the sandbox and all it had are gone. Unknown ids are fine.
   virtual net::Task<Result<void>> remove(std::string id) = 0;
   virtual net::Task<Result<void>> set_network(std::string id, model::NetworkMode mode) = 0;
+  // Of one, or of all that are ready ("").
+  virtual net::Task<Result<std::vector<Usage>>> usage(std::string id) = 0;
   // The next change, in order, of all sandboxes. One caller. An error (unavailable) means changes
   // may have been missed: the caller lists and goes on.
   virtual net::Task<Result<Change>> next_change() = 0;

@@ -345,6 +345,28 @@ TEST_P(EngineContract, images_are_imported_used_kept_while_used_and_removed) {
   run(use_images(subject()));
 }
 
+bool is_of(const Usage& usage, const std::string& id) { return usage.id == id; }
+
+Task<void> ask_for_usage(ContractSubject& subject) {
+  Engine& engine = subject.engine();
+  const auto none = co_await engine.usage("c-nobody");
+  EXPECT_EQ(none ? ErrorCode::internal : none.error().code, ErrorCode::not_found);
+  const auto status = co_await create_settled(engine, spec_of("c-usage", subject.image()));
+  CO_ASSERT_TRUE(status && status->state == State::ready, status);
+  const auto one = co_await engine.usage("c-usage");
+  CO_ASSERT_TRUE(one && one->size() == 1 && is_of(one->front(), "c-usage"), one);
+  EXPECT_GT(one->front().memory_bytes, 0);
+  EXPECT_GE(one->front().pids, 1);
+  const auto all = co_await engine.usage("");
+  CO_ASSERT_TRUE(all.has_value(), all);
+  EXPECT_EQ(std::ranges::count_if(*all, [](const Usage& usage) { return is_of(usage, "c-usage"); }),
+            1);
+  const auto removed = co_await engine.remove("c-usage");
+  CO_ASSERT_TRUE(removed.has_value(), removed);
+}
+
+TEST_P(EngineContract, usage_is_told_of_one_and_of_all) { run(ask_for_usage(subject())); }
+
 Task<void> interrupt_it(ContractSubject& subject, bool& possible) {
   Engine& engine = subject.engine();
   const auto status = co_await create_settled(engine, spec_of("c-away", subject.image()));

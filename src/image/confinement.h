@@ -11,7 +11,8 @@ namespace image {
 
 // `work` and `source` (may be invalid) are detached mounts; they become /job and /source.
 Result<void> confine(base::Fd work, base::Fd source);
-// Nothing is fetched any more: leaves the host's network.
-Result<void> leave_network();
+// Nothing is fetched any more: leaves the host's network and gives up every system call that a
+// sandbox may not make either. Before an archive is read.
+Result<void> prepare_to_unpack();
 
 }  // namespace image

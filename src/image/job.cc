@@ -109,7 +109,7 @@ class Job {
     if (request_.kind == "pull") {
       return pull();
     }
-    RETURN_IF_ERROR(leave_network());
+    RETURN_IF_ERROR(prepare_to_unpack());
     return import();
   }
 
@@ -118,8 +118,10 @@ class Job {
   Result<Resolved> resolve(RegistrySource source);
   Result<Resolved> resolve_anywhere();
   Result<void> fetch(const Resolved& resolved);
+  Result<void> unpack_image(const std::string& digest, const Manifest& manifest);
   Result<void> unpack_blob(size_t index, const Descriptor& layer, const std::string& diff_id);
   Result<void> import();
+  Result<void> import_layout();
   Result<Fd> make_layer_folder(size_t index);
   Result<void> tell_folders(size_t index, std::string_view what,
                             const std::vector<std::string>& paths);
@@ -140,6 +142,18 @@ class Job {
 
 std::string blob_path(const std::string& digest) {
   return cat(kBlobs, "/", digest.substr(digest.find(':') + 1));
+}
+
+// Of an image, bounded and of that digest.
+Result<std::string> read_blob(const std::string& digest, size_t bytes_max) {
+  const auto bytes = sys::read_file(blob_path(digest), bytes_max);
+  if (!bytes) {
+    return fail_image(kInvalid, "the blob ", digest, " is missing or too large");
+  }
+  if (sha256_of(*bytes) != digest) {
+    return fail_image(kDigestMismatch, "the blob ", digest, " is another one");
+  }
+  return *bytes;
 }
 
 int64_t bytes_in_blobs() {
@@ -221,13 +235,15 @@ Result<void> Job::pull() {
   RETURN_IF_ERROR(tell_progress());
   RETURN_IF_ERROR(fetch(resolved));
   ::unlink(kAuthFile);
-  RETURN_IF_ERROR(leave_network());
+  RETURN_IF_ERROR(prepare_to_unpack());
   done_bytes_ = total_bytes_;
-  ASSIGN_OR_RETURN(const auto config_bytes,
-                   sys::read_file(blob_path(resolved.manifest.config.digest), kConfigBytesMax));
-  if (sha256_of(config_bytes) != resolved.manifest.config.digest) {
-    return fail_image(kDigestMismatch, "the config is not ", resolved.manifest.config.digest);
-  }
+  return unpack_image(resolved.digest, resolved.manifest);
+}
+
+// The image whose blobs are all here.
+Result<void> Job::unpack_image(const std::string& digest, const Manifest& manifest) {
+  const auto& layers = manifest.layers;
+  ASSIGN_OR_RETURN(const auto config_bytes, read_blob(manifest.config.digest, kConfigBytesMax));
   ASSIGN_OR_RETURN(const Config config, parse_config(config_bytes, layers.size()));
   ASSIGN_OR_RETURN(const auto missing, ask_missing(config.diff_ids));
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -237,15 +253,18 @@ Result<void> Job::pull() {
     ++layers_done_;
     RETURN_IF_ERROR(tell_progress());
   }
-  return tell_done(resolved.digest, config.diff_ids, config);
+  return tell_done(digest, config.diff_ids, config);
 }
 
 Result<void> Job::unpack_blob(size_t index, const Descriptor& layer, const std::string& diff_id) {
   const std::string path = blob_path(layer.digest);
-  ASSIGN_OR_RETURN(const Fd blob, sys::open(path, O_RDONLY | O_NOFOLLOW));
+  const auto blob = sys::open(path, O_RDONLY | O_NOFOLLOW);
+  if (!blob) {
+    return fail_image(kInvalid, "the blob ", layer.digest, " is missing");
+  }
   ASSIGN_OR_RETURN(Fd folder, make_layer_folder(index));
   LayerWriter writer(std::move(folder), request_.budget);
-  const auto digests = unpack_archive(blob.get(), request_.budget, writer);
+  const auto digests = unpack_archive(blob->get(), request_.budget, writer);
   if (!digests) {
     return base::with_context(Result<void>(std::unexpected(digests.error())),
                               cat("layer ", layer.digest));
@@ -262,9 +281,54 @@ Result<void> Job::unpack_blob(size_t index, const Descriptor& layer, const std::
   return hand_over(index, writer);
 }
 
+// An archive that was unpacked as a root file system and is in fact an OCI image layout (so are
+// those of `docker save`): what an image needs is there, and all of it is plain files and folders.
+bool is_image_layout(const std::string& folder) {
+  const auto has = [&folder](const char* name, mode_t type) {
+    struct stat info{};
+    return ::lstat(cat(folder, "/", name).c_str(), &info) == 0 && (info.st_mode & S_IFMT) == type;
+  };
+  return has("oci-layout", S_IFREG) && has("index.json", S_IFREG) && has("blobs", S_IFDIR) &&
+         has("blobs/sha256", S_IFDIR);
+}
+
+// A link or a pipe in the place of a blob would lead the reader elsewhere or nowhere.
+Result<void> drop_what_is_no_file(const char* folder) {
+  ASSIGN_OR_RETURN(const auto names, sys::list_folder(folder));
+  for (const auto& name : names) {
+    const std::string path = cat(folder, "/", name);
+    struct stat info{};
+    if (::lstat(path.c_str(), &info) == 0 && !S_ISREG(info.st_mode) && !S_ISDIR(info.st_mode)) {
+      ::unlink(path.c_str());
+    }
+  }
+  return {};
+}
+
+Result<void> Job::import_layout() {
+  constexpr const char* kArchive = "/job/archive";
+  if (::rename("/job/layer-0", kArchive) != 0 ||
+      ::rename("/job/archive/blobs/sha256", kBlobs) != 0) {
+    return base::fail_errno(errno, "set the archive aside");
+  }
+  RETURN_IF_ERROR(drop_what_is_no_file(kBlobs));
+  ASSIGN_OR_RETURN(std::string bytes,
+                   sys::read_file(cat(kArchive, "/index.json"), kManifestBytesMax));
+  for (int depth = 0; depth < kIndexDepthMax; ++depth) {
+    ASSIGN_OR_RETURN(const auto parsed, parse_manifest(bytes));
+    if (parsed.manifest) {
+      layers_ = parsed.manifest->layers.size();
+      return unpack_image(sha256_of(bytes), *parsed.manifest);
+    }
+    ASSIGN_OR_RETURN(bytes, read_blob(parsed.chosen.digest, kManifestBytesMax));
+  }
+  return fail_image(kInvalid, "indexes inside indexes, more than ", kIndexDepthMax, " deep");
+}
+
 Result<void> Job::import() {
   layers_ = 1;
   ASSIGN_OR_RETURN(Fd folder, make_layer_folder(0));
+  const LayerLimits budget = request_.budget;
   LayerWriter writer(std::move(folder), request_.budget);
   std::string digest;
   if (request_.kind == "dir") {
@@ -273,6 +337,11 @@ Result<void> Job::import() {
   } else {
     ASSIGN_OR_RETURN(const auto digests, unpack_archive(archive_.get(), request_.budget, writer));
     digest = digests.content;
+    if (is_image_layout("/job/layer-0")) {
+      // What the archive took goes again, blob by blob, as the layers come.
+      request_.budget = budget;
+      return import_layout();
+    }
   }
   ASSIGN_OR_RETURN(const auto missing, ask_missing({digest}));
   if (missing[0]) {

@@ -279,7 +279,6 @@ constexpr auto kAllowed = std::to_array<const char*>({
     "sigaltstack",
     "signalfd",
     "signalfd4",
-    "socketpair",
     "splice",
     "stat",
     "statfs",
@@ -322,6 +321,12 @@ constexpr auto kAllowed = std::to_array<const char*>({
 // What the launcher still calls after `policy` is installed.
 constexpr auto kLauncherOnly =
     std::to_array<const char*>({"move_mount", "pivot_root", "umount2", "sethostname"});
+
+// What an image builder and the runtime of its steps call besides. Each acts on the namespaces that
+// the builder's root owns, and on nothing of the host's.
+constexpr auto kBuilderOnly = std::to_array<const char*>(
+    {"fsconfig", "fsmount", "fsopen", "fspick", "keyctl", "mount", "mount_setattr", "open_tree",
+     "setns", "umount", "unshare", "clone", "setdomainname"});
 
 // Calls newer than libseccomp's table, by their number, which is the same on all architectures.
 constexpr auto kAllowedNumbers = std::to_array<int>({
@@ -407,9 +412,18 @@ scmp_arg_cmp none_of(unsigned argument, uint64_t bits) {
   return {argument, SCMP_CMP_MASKED_EQ, bits, 0};
 }
 
-void add_conditional(Rules& rules) {
+void add_namespaces(Rules& rules, Profile profile) {
+  if (profile == Profile::builder) {
+    for (const char* name : kBuilderOnly) {
+      rules.add(SCMP_ACT_ALLOW, name);
+    }
+    return;
+  }
   rules.add(SCMP_ACT_ALLOW, "clone", {none_of(0, kNamespaceFlags)});
   rules.add(SCMP_ACT_ALLOW, "unshare", {none_of(0, kNamespaceFlags | kNewTime)});
+}
+
+void add_conditional(Rules& rules) {
   // Its flags lie in memory, where no filter can look. The agent needs it (CLONE_INTO_CGROUP) and
   // it is harmless: the launcher sets the sandbox's limit of user namespaces to 0, and every other
   // kind of namespace takes a capability that is not there.
@@ -421,11 +435,12 @@ void add_conditional(Rules& rules) {
     rules.add(SCMP_ACT_ALLOW, "socket", {equals(0, static_cast<uint64_t>(family))});
   }
   rules.add(SCMP_ACT_ALLOW, "socket", {equals(0, AF_NETLINK), equals(2, kNetlinkRoute)});
+  rules.add(SCMP_ACT_ALLOW, "socketpair", {equals(0, AF_UNIX)});  // no other family has pairs
 }
 
 }  // namespace
 
-Result<SeccompFilter> make_seccomp_filter() {
+Result<SeccompFilter> make_seccomp_filter(Profile profile) {
   Rules policy(SCMP_ACT_ERRNO(EPERM));
   for (const char* name : kAllowed) {
     policy.add(SCMP_ACT_ALLOW, name);
@@ -433,6 +448,7 @@ Result<SeccompFilter> make_seccomp_filter() {
   for (const char* name : kLauncherOnly) {
     policy.add(SCMP_ACT_ALLOW, name);
   }
+  add_namespaces(policy, profile);
   add_conditional(policy);
   for (int number = kFirstUnknownNumber; number <= kLastUnknownNumber; ++number) {
     const bool allowed = std::ranges::find(kAllowedNumbers, number) != kAllowedNumbers.end();
@@ -440,8 +456,10 @@ Result<SeccompFilter> make_seccomp_filter() {
   }
 
   Rules last(SCMP_ACT_ALLOW);
-  for (const char* name : kLauncherOnly) {
-    last.add(SCMP_ACT_ERRNO(EPERM), name);
+  if (profile == Profile::sandbox) {
+    for (const char* name : kLauncherOnly) {
+      last.add(SCMP_ACT_ERRNO(EPERM), name);
+    }
   }
   last.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {equals(1, TIOCSTI)});
   last.add(SCMP_ACT_ERRNO(EPERM), "ioctl", {equals(1, TIOCLINUX)});

@@ -2,7 +2,8 @@
 // installed by each child. Two programs: `policy` is the allow-list plus the four calls that the
 // launcher itself still needs when it is installed, `last` takes these four and a few harmful
 // arguments away just before the agent is executed. Installing the large one ahead is what makes
-// a start cheap. Immutable after make(); the children read it from their copy of the memory.
+// a start cheap. A builder's programs also make namespaces and mounts, all of them within its user
+// namespace. Immutable after make(); the children read it from their copy of the memory.
 #pragma once
 
 #include <linux/filter.h>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "jail/shell_plan.h"
 
 namespace jail {
 
@@ -18,6 +20,6 @@ struct SeccompFilter {
   std::vector<sock_filter> last;
 };
 
-base::Result<SeccompFilter> make_seccomp_filter();
+base::Result<SeccompFilter> make_seccomp_filter(Profile profile);
 
 }  // namespace jail

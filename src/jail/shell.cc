@@ -72,7 +72,8 @@ Result<void> write_maps(pid_t pid, uid_t base_id) {
 
 Result<Launcher> make_launcher(const std::string& agent_path) {
   Launcher launcher;
-  ASSIGN_OR_RETURN(launcher.filter, make_seccomp_filter());
+  ASSIGN_OR_RETURN(launcher.filter, make_seccomp_filter(Profile::sandbox));
+  ASSIGN_OR_RETURN(launcher.builder_filter, make_seccomp_filter(Profile::builder));
   ASSIGN_OR_RETURN(const std::string agent, base::sys::read_file(agent_path, kAgentBytesMax));
   // A copy that nothing can write: /proc/PID/exe inside leads here, not to the host's file.
   ASSIGN_OR_RETURN(launcher.agent, base::sys::make_sealed_memory("sandbox-agent", agent));
@@ -100,8 +101,11 @@ Result<Shell> Shell::make(const Launcher& launcher, const ShellOptions& options)
   plan.v2_folder = options.v2_folder;
   plan.reset_oom_score = launcher.reset_oom_score;
   plan.open_files = launcher.open_files;
-  plan.filter_policy = launcher.filter.policy;
-  plan.filter_last = launcher.filter.last;
+  plan.profile = options.profile;
+  const SeccompFilter& filter =
+      options.profile == Profile::builder ? launcher.builder_filter : launcher.filter;
+  plan.filter_policy = filter.policy;
+  plan.filter_last = filter.last;
   std::vector<const char*> arguments;
   for (const std::string& argument : launcher.arguments) {
     arguments.push_back(argument.c_str());
@@ -160,8 +164,9 @@ Result<void> Shell::start(const StartOptions& options) {
   order.no_new_privileges = options.no_new_privileges;
   order.has_oom_counter = options.oom_counter >= 0;
   order.has_spool = options.spool >= 0;
+  order.has_state = options.state >= 0;
   std::vector<int> fds{options.root, options.listen, options.config};
-  for (const int fd : {options.oom_counter, options.spool}) {
+  for (const int fd : {options.oom_counter, options.spool, options.state}) {
     if (fd >= 0) {
       fds.push_back(fd);
     }

@@ -22,6 +22,7 @@ namespace jail {
 // What all shells of a node share. Outlives them.
 struct Launcher {
   SeccompFilter filter;
+  SeccompFilter builder_filter;
   base::Fd agent;  // sealed memory file of the static agent
   std::vector<std::string> arguments{"sandbox-agent"};
   base::Fd network_namespace;  // the node's own, to go back to
@@ -35,6 +36,7 @@ struct ShellOptions {
   int network_namespace = -1;  // made ahead, owned by the host's user namespace
   std::span<const base::Fd> cgroup_tasks;
   int v2_folder = -1;
+  Profile profile = Profile::sandbox;
 };
 
 struct StartOptions {
@@ -45,6 +47,7 @@ struct StartOptions {
   int config = -1;
   int oom_counter = -1;  // -1: none
   int spool = -1;        // -1: none
+  int state = -1;        // of a builder: its state folder, detached
 };
 
 class Shell {

@@ -32,6 +32,13 @@ constexpr uint64_t kKeptCapabilities =
     1ULL << CAP_SETFCAP | 1ULL << CAP_SETPCAP | 1ULL << CAP_NET_BIND_SERVICE |
     1ULL << CAP_SYS_CHROOT | 1ULL << CAP_KILL | 1ULL << CAP_AUDIT_WRITE;
 
+// What making mounts and namespaces takes, over those that the builder's own root owns. Without
+// CAP_SYS_RESOURCE the limit of user namespaces stays what the launcher set.
+constexpr uint64_t kBuilderCapabilities =
+    kKeptCapabilities | 1ULL << CAP_SYS_ADMIN | 1ULL << CAP_NET_ADMIN | 1ULL << CAP_SYS_PTRACE |
+    1ULL << CAP_DAC_READ_SEARCH | 1ULL << CAP_IPC_OWNER | 1ULL << CAP_LEASE | 1ULL << CAP_SYS_NICE |
+    1ULL << CAP_LINUX_IMMUTABLE;
+
 // A mount point that every Linux host has; inside its own namespace the shell builds on it.
 constexpr const char* kStage = "/proc";
 // As runtimes have it; what the kernel at hand lacks is skipped.
@@ -44,6 +51,7 @@ constexpr std::array kReadOnly{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys"
                                "/proc/sysrq-trigger"};
 // Above every number the agent is given, so that placing one never overwrites another.
 constexpr int kFirstFreeFd = 16;
+constexpr char kProcFolder[] = "/proc/";
 constexpr int kSignals = 64;
 
 class Child {
@@ -254,10 +262,16 @@ class Child {
     return mount;
   }
 
+  // The kernel lets a proc be mounted only by who sees all of another one.
+  bool stays_open(const char* path) const noexcept {
+    return plan_.profile == Profile::builder &&
+           ::strncmp(path, kProcFolder, sizeof kProcFolder - 1) == 0;
+  }
+
   void mask() noexcept {
     for (const char* path : kMasked) {
       struct stat status{};
-      if (::lstat(path, &status) != 0) {
+      if (stays_open(path) || ::lstat(path, &status) != 0) {
         continue;
       }
       // The node made /dev/null itself and nothing of an image is mounted yet.
@@ -268,7 +282,7 @@ class Child {
     }
     for (const char* path : kReadOnly) {
       struct stat status{};
-      if (::lstat(path, &status) == 0) {
+      if (!stays_open(path) && ::lstat(path, &status) == 0) {
         attach(Step::read_only_path, clone_mount(Step::read_only_path, path, MOUNT_ATTR_RDONLY),
                path);
       }
@@ -285,8 +299,10 @@ class Child {
 
   void confine() const noexcept {
     // At the agent's execve uid 0 gains what is left in this set and no more.
+    const uint64_t kept =
+        plan_.profile == Profile::builder ? kBuilderCapabilities : kKeptCapabilities;
     for (int capability = 0; capability <= CAP_LAST_CAP; ++capability) {
-      if ((kKeptCapabilities >> static_cast<unsigned>(capability) & 1U) == 0 &&
+      if ((kept >> static_cast<unsigned>(capability) & 1U) == 0 &&
           ::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) != 0 && errno != EINVAL) {
         give_up(Step::drop_capabilities, errno);
       }
@@ -320,6 +336,13 @@ class Child {
     ::close(target);
   }
 
+  void attach_state(int state, int root) const noexcept {
+    const int target = open_target(root, kStateFolder);
+    must(Step::attach_state,
+         ::move_mount(state, "", target, "", MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+    ::close(target);
+  }
+
   [[noreturn]] void start() noexcept {
     SecondOrder order;
     std::array<int, kSecondOrderFdsMax> fds{};
@@ -329,6 +352,9 @@ class Child {
     move_in(Step::move_proc, "/proc", root, "proc");
     move_in(Step::move_sys, "/sys", root, "sys");
     move_in(Step::move_dev, "/dev", root, "dev");
+    if (order.has_state) {
+      attach_state(fds[kSecondOrderFdsMin + order.has_oom_counter + order.has_spool], root);
+    }
     must(Step::pivot_root, ::fchdir(root));
     must(Step::pivot_root, ::syscall(SYS_pivot_root, ".", "."));
     must(Step::detach_old_root, ::umount2(".", MNT_DETACH));

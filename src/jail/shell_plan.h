@@ -11,6 +11,11 @@
 
 namespace jail {
 
+// What a shell becomes. A builder has the whole of its own /proc and the capabilities and calls
+// that mounts and namespaces take; all of that within its user namespace, whose ids nobody else
+// has.
+enum class Profile : uint8_t { sandbox, builder };
+
 inline constexpr size_t kCgroupsMax = 8;    // v1 hierarchies a shell enters
 inline constexpr size_t kHostnameMax = 64;  // HOST_NAME_MAX of Linux
 
@@ -20,7 +25,8 @@ struct ShellPlan {
   int v2_folder = -1;  // of the agent's command groups; -1: none
   std::array<int, kCgroupsMax> cgroup_tasks{};
   size_t cgroup_tasks_count = 0;
-  bool reset_oom_score = false;            // the node's own is not 0
+  bool reset_oom_score = false;  // the node's own is not 0
+  Profile profile = Profile::sandbox;
   uint64_t open_files = 0;                 // soft and hard limit
   const char* const* arguments = nullptr;  // of the agent, ended by a null pointer
   std::span<const sock_filter> filter_policy;
@@ -39,9 +45,13 @@ struct SecondOrder {
   bool no_new_privileges = false;
   bool has_oom_counter = false;
   bool has_spool = false;
+  bool has_state = false;  // a builder's: a detached mount
 };
 enum SecondOrderFd : uint8_t { kRootFd, kListenFd, kConfigFd, kSecondOrderFdsMin };
-inline constexpr size_t kSecondOrderFdsMax = kSecondOrderFdsMin + 2;
+inline constexpr size_t kSecondOrderFdsMax = kSecondOrderFdsMin + 3;
+
+// Where a builder's state is mounted: file systems that are stacked again cannot lie on its root.
+inline constexpr char kStateFolder[] = "state";
 
 // The agent's descriptors (api/agent-protocol.md).
 inline constexpr int kAgentListenFd = 3;

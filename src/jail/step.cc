@@ -7,7 +7,7 @@
 namespace jail {
 namespace {
 
-constexpr std::array<std::string_view, 35> kNames{"close_descriptors",
+constexpr std::array<std::string_view, 36> kNames{"close_descriptors",
                                                   "enter_cgroup",
                                                   "receive_first_order",
                                                   "become_root",
@@ -35,6 +35,7 @@ constexpr std::array<std::string_view, 35> kNames{"close_descriptors",
                                                   "move_proc",
                                                   "move_sys",
                                                   "move_dev",
+                                                  "attach_state",
                                                   "pivot_root",
                                                   "detach_old_root",
                                                   "set_hostname",

@@ -37,6 +37,7 @@ enum class Step : uint8_t {
   move_proc,
   move_sys,
   move_dev,
+  attach_state,
   pivot_root,
   detach_old_root,
   set_hostname,

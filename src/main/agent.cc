@@ -13,7 +13,9 @@
 #include <cstring>
 #include <string_view>
 
+#include "agent/fault_points.h"
 #include "agent/server.h"
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "net/task_group.h"
@@ -114,6 +116,10 @@ Result<void> run(const Flags& flags) {
     return base::fail(base::ErrorCode::invalid_field, "no listening socket was handed over");
   }
   ASSIGN_OR_RETURN(auto options, read_options(flags));
+  const auto fault = options.config.environment.find(base::kFaultVariable);
+  if (fault != options.config.environment.end()) {
+    base::arm_fault_point(fault->second.c_str());
+  }
   net::EventLoop loop;
   agent::Agent agent(loop, std::move(options));
   agent::Server server(agent, std::move(listener));
@@ -126,6 +132,13 @@ Result<void> run(const Flags& flags) {
 }  // namespace
 
 int main(int count, char** values) {
+  if (count == 2 && values[1] == std::string_view("--list-fault-points")) {
+    std::string names;
+    for (const char* name : agent::kFaultPoints) {
+      names += base::cat(name, "\n");
+    }
+    return ::write(STDOUT_FILENO, names.data(), names.size()) < 0 ? 1 : 0;
+  }
   const auto flags = parse_flags(count, values);
   const auto result = flags ? run(*flags) : Result<void>(std::unexpected(flags.error()));
   if (!result) {

@@ -1,4 +1,4 @@
-// sandbox-gateway: parses flags, wires the objects, runs. Nothing else.
+// sandbox-gateway: reads its settings, wires the objects, runs. Nothing else.
 #include <grp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -9,125 +9,103 @@
 #include <unistd.h>
 
 #include <array>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "base/sys.h"
+#include "config/command_line.h"
+#include "config/gateway_options.h"
 #include "engine/local/local_engine.h"
+#include "main/gateway_places.h"
+#include "main/operator_files.h"
 #include "server/server.h"
-#include "service/bootstrap.h"
+#include "service/audit_check.h"
+#include "service/browser_sign_in.h"
+#include "service/device_sign_in.h"
+#include "service/retention.h"
+#include "service/store_follower.h"
+#include "service/store_setup.h"
+#include "store/store_url.h"
+#include "tls/front.h"
 
 namespace {
 
 using base::Result;
+using gateway_places::Opened;
+using gateway_places::Places;
+using gateway_places::places_of;
+using gateway_places::sandboxes_folder;
+using gateway_places::store_url;
 
-constexpr std::string_view kUsage =
-    R"(sandbox-gateway: the API of sandboxes on this machine (unprivileged)
+constexpr std::array kFaultPoints{
+    "gateway.create.before_insert", "gateway.create.after_insert", "gateway.create.after_engine",
+    "gateway.admit.before_store",   "gateway.admit.after_store",   "gateway.reclaim.decided",
+    "gateway.reclaim.ended",        "gateway.reclaim.released",    "gateway.relay.begun",
+    "gateway.relay.asked",          "gateway.relay.answered",      "gateway.relay.told",
+    "gateway.delete.before_store",  "gateway.delete.after_store",  "gateway.delete.after_engine"};
 
-  --state DIR              all state and sockets under DIR
-                           (default: /var/lib/sandbox-gateway and /run/sandbox-gateway)
-  --listen ADDRESS:PORT    the API (default 127.0.0.1:8080)
-  --metrics-listen A:P     /metrics without a token (default 127.0.0.1:9464; "" for none)
-  --node-socket PATH       the node's socket (default RUN/node.sock)
-  --allow-local-images     images "dir:/..." and "tar:/..." of the node's disk
-  --log-level LEVEL        debug, info (default), warning or error
-  --list-fault-points      names at which tests kill it
-  --version, --help
-
-Each flag can be given as an environment variable: --node-socket is SANDBOX_GATEWAY_NODE_SOCKET.
-)";
-
-constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.create.after_insert",
-                                  "gateway.create.after_engine",  "gateway.delete.before_store",
-                                  "gateway.delete.after_store",   "gateway.delete.after_engine"};
-
-// Requests that run when the process is told to stop have this long to end.
-constexpr std::chrono::seconds kStopPatience{10};
+// Compression of what goes over a network: two streams at a time fill one of 1 Gbit/s.
+constexpr size_t kCoderThreads = 2;
 constexpr mode_t kStateMode = 0700;
 
-struct Options {
-  std::string state;
-  std::string listen = "127.0.0.1:8080";
-  std::string metrics_listen = "127.0.0.1:9464";
-  std::string node_socket;
-  bool allow_local_images = false;
-  base::LogLevel log_level = base::LogLevel::info;
-};
-
-const std::map<std::string, base::LogLevel, std::less<>> kLevels{
-    {"debug", base::LogLevel::debug},
-    {"info", base::LogLevel::info},
-    {"warning", base::LogLevel::warning},
-    {"error", base::LogLevel::error}};
-
-std::string environment_name(std::string_view flag) {
-  std::string name = "SANDBOX_GATEWAY_";
-  for (const char c : flag) {
-    name += c == '-' ? '_' : static_cast<char>(c >= 'a' && c <= 'z' ? c - 'a' + 'A' : c);
-  }
-  return name;
+base::LogLevel log_level(const config::Settings& settings) {
+  const std::string& name = settings.text("log-level");
+  return name == "debug"     ? base::LogLevel::debug
+         : name == "warning" ? base::LogLevel::warning
+         : name == "error"   ? base::LogLevel::error
+                             : base::LogLevel::info;
 }
 
-Result<void> set_option(Options& options, std::string_view name, const std::string& value) {
-  if (name == "state") {
-    options.state = value;
-  } else if (name == "listen") {
-    options.listen = value;
-  } else if (name == "metrics-listen") {
-    options.metrics_listen = value;
-  } else if (name == "node-socket") {
-    options.node_socket = value;
-  } else if (name == "allow-local-images") {
-    options.allow_local_images = value != "0" && value != "false";
-  } else if (name == "log-level" && kLevels.contains(value)) {
-    options.log_level = kLevels.at(value);
-  } else {
-    return base::fail(base::ErrorCode::invalid_field, "bad option --", name, " '", value, "'");
+service::DefaultSandbox default_sandbox_of(const config::Settings& settings) {
+  return {.image = settings.text("default-image"),
+          .millicpus = settings.thousandths("default-cpus"),
+          .memory_mb = settings.number("default-memory-mb")};
+}
+
+service::Limiter::Limits default_limits_of(const config::Settings& settings) {
+  constexpr int64_t kBytesPerMb = 1024 * 1024;
+  return {.requests_per_sec = settings.number("rate-limit"),
+          .burst = settings.number("rate-burst"),
+          .creates = settings.number("concurrent-creates"),
+          .streams = settings.number("concurrent-streams"),
+          .body_bytes = settings.number("body-limit-mb") * kBytesPerMb};
+}
+
+tls::Files tls_files(const config::Settings& settings) {
+  return {.certificate = settings.text("tls-cert"), .key = settings.text("tls-key")};
+}
+
+config::Problems check_tls(const config::Settings& settings) {
+  const tls::Files files = tls_files(settings);
+  if (files.certificate.empty() && files.key.empty()) {
+    return {};
+  }
+  if (files.certificate.empty() || files.key.empty()) {
+    return {"tls-cert and tls-key go together"};
+  }
+  if (const auto context = tls::Context::load(files); !context) {
+    return {context.error().message};
   }
   return {};
 }
 
-Result<Options> parse_options(const std::vector<std::string>& arguments) {
-  Options options;
-  for (const char* name :
-       {"state", "listen", "metrics-listen", "node-socket", "allow-local-images", "log-level"}) {
-    if (const char* value = ::getenv(environment_name(name).c_str()); value != nullptr) {
-      RETURN_IF_ERROR(set_option(options, name, value));
+// What no option says alone.
+config::Problems check_settings(const config::Settings& settings) {
+  config::Problems problems = check_tls(settings);
+  if (const auto sign_in = operator_files::read_sign_in(settings); !sign_in) {
+    problems.push_back(sign_in.error().message);
+  }
+  if (const auto url = store::parse_store_url(store_url(settings, places_of(settings))); !url) {
+    problems.push_back(url.error().message);
+  }
+  if (const std::string& file = settings.text("teams-file"); !file.empty()) {
+    if (const auto document = operator_files::read_document(file, "teams"); !document) {
+      problems.push_back(base::cat("teams-file: ", document.error().message));
     }
   }
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    std::string_view name = arguments[i];
-    if (!name.starts_with("--")) {
-      return base::fail(base::ErrorCode::invalid_field, "unexpected argument '", name, "'");
-    }
-    name.remove_prefix(2);
-    std::string value = "1";
-    if (const size_t equals = name.find('='); equals != std::string_view::npos) {
-      value = name.substr(equals + 1);
-      name = name.substr(0, equals);
-    } else if (name != "allow-local-images") {
-      if (++i == arguments.size()) {
-        return base::fail(base::ErrorCode::invalid_field, "--", name, " needs a value");
-      }
-      value = arguments[i];
-    }
-    RETURN_IF_ERROR(set_option(options, name, value));
-  }
-  return options;
-}
-
-struct Places {
-  std::string run;   // the node's sockets
-  std::string data;  // the gateway's own
-};
-
-Places places_of(const Options& options) {
-  if (options.state.empty()) {
-    return {.run = "/run/sandbox-gateway", .data = "/var/lib/sandbox-gateway/gateway"};
-  }
-  return {.run = options.state + "/run", .data = options.state + "/gateway"};
+  return problems;
 }
 
 // Each connection and each agent channel is a descriptor.
@@ -139,19 +117,26 @@ void raise_file_limit() {
   }
 }
 
-// Whether this is another boot than the one that was noted; notes this one.
-Result<bool> note_boot(const std::string& data_folder) {
-  constexpr size_t kBytesMax = 256;
-  ASSIGN_OR_RETURN(const auto boot,
-                   base::sys::read_file("/proc/sys/kernel/random/boot_id", kBytesMax));
-  const std::string file = data_folder + "/boot-id";
-  const auto noted = base::sys::read_file(file, kBytesMax);
-  if (noted && *noted == boot) {
-    return false;
-  }
-  constexpr mode_t kMode = 0600;
-  RETURN_IF_ERROR(base::sys::replace_file(file, boot, kMode));
-  return noted.has_value();
+service::BuildLimits build_limits_of(const config::Settings& settings) {
+  service::BuildLimits limits;
+  limits.resources.millicpus = settings.thousandths("build-cpus");
+  limits.resources.memory_mb = settings.number("build-memory-mb");
+  limits.resources.storage_mb = settings.number("build-storage-mb");
+  limits.time_sec = settings.number("build-timeout");
+  limits.under_way_max = settings.number("builds-per-team");
+  limits.idle_sec = settings.number("build-cache-idle");
+  return limits;
+}
+
+// What all sandboxes of all teams may have together; 0: no limit.
+model::Limits total_of(const config::Settings& settings) {
+  const auto limit = [&settings](std::string_view name) {
+    const int64_t value = settings.number(name);
+    return value == 0 ? std::nullopt : std::optional(value);
+  };
+  const int64_t millicpus = settings.thousandths("total-cpus");
+  return {millicpus == 0 ? std::nullopt : std::optional(millicpus), limit("total-memory-mb"),
+          limit("total-storage-mb"), limit("total-sandboxes")};
 }
 
 // SIGTERM and SIGINT as a descriptor.
@@ -169,105 +154,319 @@ Result<base::Fd> catch_signals() {
   return fd;
 }
 
+// Takes the one that made the descriptor ready.
+void take_signal(int signals) {
+  signalfd_siginfo taken{};
+  [[maybe_unused]] const ssize_t size = ::read(signals, &taken, sizeof taken);
+}
+
+// What stands behind the sign-ins of people, where they are configured.
+struct SigningIn {
+  SigningIn(service::Context& context, service::SignInSettings settings)
+      : http(settings.ca_file),
+        issuer(context.loop, context.clock, context.log, http,
+               {.url = settings.issuer,
+                .client_id = settings.client_id,
+                .client_secret = settings.client_secret}),
+        sign_in(context, issuer, std::move(settings)),
+        browsers(context, sign_in),
+        devices(sign_in) {}
+
+  oidc::CurlHttp http;
+  oidc::Issuer issuer;
+  service::SignIn sign_in;
+  service::BrowserSignIn browsers;
+  service::DeviceSignIn devices;
+};
+
 // The object graph, from the bottom up.
 struct Gateway {
-  Gateway(const Options& given, const Places& places, std::unique_ptr<store::Store> opened,
-          service::SecretBox box, service::Access known, bool host_restarted)
-      : options(given),
-        log(STDERR_FILENO, given.log_level),
-        team({.local_images = given.allow_local_images}),
-        store(std::move(opened)),
-        secrets(std::move(box)),
-        access(std::move(known)),
+  Gateway(config::Settings given, const Places& places, Opened opened)
+      : settings(std::move(given)),
+        data_folder(places.data),
+        log(STDERR_FILENO, log_level(settings)),
+        store_clock(clock),
+        locks(std::move(opened.locks)),
+        store(std::move(opened.store)),
+        teams(std::move(opened.teams)),
+        secrets(std::move(opened.secrets)),
         pool(loop, 1),
+        coders(loop, kCoderThreads),
         engine(loop,
-               {.node_socket =
-                    given.node_socket.empty() ? places.run + "/node.sock" : given.node_socket,
-                .sandboxes_folder = places.run + "/sandboxes"},
+               {.node_socket = places.node_socket, .sandboxes_folder = sandboxes_folder(places)},
                log),
         journal(loop, pool, *store, log),
+        audit(loop, clock, pool, *store, log),
         live(loop),
+        default_sandbox(default_sandbox_of(settings)),
+        replicas(loop, clock, store_clock, pool, *store, log,
+                 {.id = std::move(opened.replica),
+                  .address = settings.text("listen"),
+                  .shared = opened.changes.has_value()}),
         context{.loop = loop,
                 .clock = clock,
+                .store_clock = store_clock,
                 .random = random,
                 .log = log,
                 .store = *store,
                 .pool = pool,
                 .engine = engine,
                 .journal = journal,
+                .audit = audit,
                 .secrets = secrets,
-                .team = team,
-                .live = live},
+                .teams = teams,
+                .live = live,
+                .telemetry = telemetry,
+                .replicas = replicas,
+                .local_images = settings.boolean("allow-local-images")},
+        access(context),
         registries(context),
-        lifecycle(context, registries, {.host_restarted = host_restarted}),
+        team_changes(context, access, registries),
+        tokens(context, access),
+        lifecycle(context, registries,
+                  {.host_restarted = opened.host_restarted, .total = total_of(settings)}),
         sandboxes(context, lifecycle),
+        commands(context),
+        tickets(context),
+        usage(context),
         images(context, registries, places.data),
+        builds(context, registries, places.data, build_limits_of(settings)),
+        retention(context, settings.number("retention-days"),
+                  settings.number("audit-retention-days")),
+        limiter(clock, default_limits_of(settings)),
+        token_limits(context, limiter),
+        follower(context, std::move(opened.changes), access, registries, token_limits, lifecycle),
+        overload(loop),
         metrics(server::routes().size()),
         application{.loop = loop,
                     .log = log,
                     .random = random,
                     .access = access,
+                    .teams = teams,
+                    .team_changes = team_changes,
+                    .tokens = tokens,
                     .sandboxes = sandboxes,
+                    .commands = commands,
+                    .tickets = tickets,
+                    .usage = usage,
                     .images = images,
-                    .metrics = metrics},
+                    .builds = builds,
+                    .audit = audit,
+                    .limiter = limiter,
+                    .token_limits = token_limits,
+                    .replicas = replicas,
+                    .overload = overload,
+                    .live = live,
+                    .telemetry = telemetry,
+                    .pool = pool,
+                    .engine = engine,
+                    .default_sandbox = default_sandbox,
+                    .metrics = metrics,
+                    .coders = {.pool = coders}},
         api(application, server::Surface::all),
         metrics_api(application, server::Surface::metrics),
         journal_group(loop),
+        background(loop),
         group(loop) {}
 
+  Result<uint16_t> listen();
+  net::Task<Result<void>> apply_teams_file();
+  void take_sign_ins(service::SignInSettings of_people);
   net::Task<Result<void>> start();
-  net::Task<void> stop();
+  net::Task<void> announce(int signals);
+  net::Task<void> hurry(int signals);
+  net::Task<void> stop(int signals);
   net::Task<void> run(base::Fd signals);
 
-  Options options;
+  config::Settings settings;
+  std::string data_folder;
   net::EventLoop loop;
   base::RealClock clock;
   base::KernelRandom random;
   base::Log log;
-  service::Team team;
+  service::StoreClock store_clock;
+  std::vector<base::Fd> locks;
   std::unique_ptr<store::Store> store;
+  service::Teams teams;
   service::SecretBox secrets;
-  service::Access access;
   net::BlockingPool pool;
+  net::BlockingPool coders;
   engine::LocalEngine engine;
   service::Journal journal;
+  service::Audit audit;
   service::LiveSandboxes live;
+  service::Telemetry telemetry;
+  service::DefaultSandbox default_sandbox;
+  service::Replicas replicas;
   service::Context context;
+  service::Access access;
   service::Registries registries;
+  service::TeamChanges team_changes;
+  service::Tokens tokens;
   service::Lifecycle lifecycle;
   service::Sandboxes sandboxes;
+  service::Commands commands;
+  service::Tickets tickets;
+  service::UsageHistory usage;
   service::Images images;
+  service::Builds builds;
+  service::Retention retention;
+  service::Limiter limiter;
+  service::TokenLimitTable token_limits;
+  service::StoreFollower follower;
+  server::Overload overload;
   server::Metrics metrics;
+  std::optional<SigningIn> signing_in;
   server::Application application;
   server::Server api;
   server::Server metrics_api;
+  std::optional<tls::Front> front;  // where HTTPS is configured
   bool failed = false;
   net::TaskGroup journal_group;
+  net::TaskGroup background;
   net::TaskGroup group;
 };
 
-net::Task<Result<void>> Gateway::start() {
-  journal_group.spawn(journal.run());
-  engine.start();
-  CO_RETURN_IF_ERROR(co_await registries.load());
-  CO_RETURN_IF_ERROR(co_await lifecycle.load());
-  lifecycle.start();
-  CO_ASSIGN_OR_RETURN(const uint16_t port, api.listen(options.listen));
-  if (!options.metrics_listen.empty()) {
-    CO_RETURN_IF_ERROR(metrics_api.listen(options.metrics_listen));
+Result<uint16_t> Gateway::listen() {
+  const std::string& address = settings.text("listen");
+  if (settings.text("tls-cert").empty()) {
+    return api.listen(address);
   }
-  log.info("gateway started", {{"listen", options.listen}, {"port", int64_t{port}}});
+  const auto adopt = [this](base::Fd plain, const std::string& remote) {
+    auto shared = std::make_shared<base::Fd>(std::move(plain));
+    loop.post([this, shared, remote] { api.adopt(std::move(*shared), remote); });
+  };
+  front.emplace(clock, log, adopt);
+  return front->listen(address, server::kBacklog, tls_files(settings));
+}
+
+// What the operator's file says of teams, before anybody is let in.
+net::Task<Result<void>> Gateway::apply_teams_file() {
+  const std::string& file = settings.text("teams-file");
+  if (file.empty()) {
+    co_return Result<void>{};
+  }
+  CO_ASSIGN_OR_RETURN(auto document, operator_files::read_document(file, "teams"));
+  const auto applied =
+      base::with_context(co_await team_changes.apply(std::move(document), false), file);
+  CO_RETURN_IF_ERROR(applied);
+  if (applied->changes_something) {
+    wire::json::Array changes;
+    for (const service::TeamChange& change : applied->changes) {
+      changes.emplace_back(base::cat(change.action, " ", change.team));
+    }
+    audit.record({.team = std::string(service::kPlatformTeam), .subject = "teams-file"},
+                 {.event = "team.apply", .sandbox = {}, .details = {{"changes", changes}}});
+  }
   co_return Result<void>{};
 }
 
-net::Task<void> Gateway::stop() {
-  const auto deadline = net::Deadline::after(kStopPatience);
+// Before the loop runs.
+void Gateway::take_sign_ins(service::SignInSettings of_people) {
+  if (of_people.issuer.empty()) {
+    return;
+  }
+  for (const service::GroupRule& rule : of_people.groups) {
+    if (!teams.find(rule.team)) {
+      log.warning("a group's team does not exist yet",
+                  {{"group", rule.group}, {"team", rule.team}});
+    }
+  }
+  signing_in.emplace(context, std::move(of_people));
+  access.use(&signing_in->sign_in);
+  application.browsers = &signing_in->browsers;
+  application.devices = &signing_in->devices;
+}
+
+net::Task<Result<void>> Gateway::start() {
+  journal_group.spawn(journal.run());
+  journal_group.spawn(audit.run());
+  CO_RETURN_IF_ERROR(co_await audit.open_spool(data_folder + "/audit.spool"));
+  engine.start();
+  // The others know of this one before it reads what they change.
+  CO_RETURN_IF_ERROR(co_await follower.begin());
+  replicas.count_connections([this] { return api.connections(); });
+  CO_RETURN_IF_ERROR(co_await replicas.join());
+  CO_RETURN_IF_ERROR(co_await access.load());
+  CO_RETURN_IF_ERROR(co_await registries.load());
+  CO_RETURN_IF_ERROR(co_await token_limits.load());
+  CO_RETURN_IF_ERROR(co_await lifecycle.load());
+  CO_RETURN_IF_ERROR(co_await apply_teams_file());
+  lifecycle.start();
+  builds.start_following();
+  if (signing_in) {
+    signing_in->issuer.start();
+  }
+  background.spawn(follower.run());
+  background.spawn(
+      replicas.run([this] { lifecycle.look_after_orphans(); }, [this] { follower.read_all(); }));
+  background.spawn(retention.run());
+  background.spawn(usage.run());
+  background.spawn(token_limits.run());
+  background.spawn(overload.run());
+  api.start();
+  CO_ASSIGN_OR_RETURN(const uint16_t port, listen());
+  if (const std::string& address = settings.text("metrics-listen"); !address.empty()) {
+    CO_RETURN_IF_ERROR(metrics_api.listen(address));
+  }
+  log.info(
+      "gateway started",
+      {{"listen", settings.text("listen")}, {"port", int64_t{port}}, {"tls", front.has_value()}});
+  co_return Result<void>{};
+}
+
+// Another signal while requests are waited for.
+net::Task<void> Gateway::hurry(int signals) {
+  const auto wake =
+      co_await loop.wait(signals, net::EventLoop::Direction::read, net::Deadline::never());
+  if (wake == net::EventLoop::Wake::ready) {
+    take_signal(signals);
+    api.hurry();
+  }
+}
+
+// Serves on while it says that it will stop.
+net::Task<void> Gateway::announce(int signals) {
+  take_signal(signals);
+  const std::chrono::seconds delay(settings.number("drain-delay"));
+  log.info("gateway drains", {{"delay_s", delay.count()}, {"running", api.running()}});
+  application.draining = true;
+  co_await replicas.drain();
+  const auto wake =
+      co_await loop.wait(signals, net::EventLoop::Direction::read, net::Deadline::after(delay));
+  if (wake == net::EventLoop::Wake::ready) {
+    take_signal(signals);
+  }
+  log.info("gateway refuses new work", {{"running", api.running()}});
+}
+
+net::Task<void> Gateway::stop(int signals) {
+  const std::chrono::seconds patience(settings.number("drain-patience"));
+  const auto deadline = net::Deadline::after(patience);
+  net::TaskGroup hurrying(loop);
+  hurrying.spawn(hurry(signals));
   co_await api.stop(deadline);
+  hurrying.cancel();
+  co_await hurrying.join();
+  if (front) {
+    front->stop_accepting();
+  }
   co_await metrics_api.stop(deadline);
+  co_await builds.stop();
   co_await lifecycle.stop();
+  if (signing_in) {
+    signing_in->http.stop();
+    co_await signing_in->issuer.stop();
+  }
+  follower.stop();
+  background.cancel();
+  co_await background.join();
   journal.stop();
+  audit.stop();
   co_await journal_group.join();
+  co_await replicas.leave();
   co_await engine.close();
+  front.reset();
 }
 
 net::Task<void> Gateway::run(base::Fd signals) {
@@ -276,28 +475,40 @@ net::Task<void> Gateway::run(base::Fd signals) {
     failed = true;
   } else {
     co_await loop.wait(signals.get(), net::EventLoop::Direction::read, net::Deadline::never());
-    log.info("gateway stops");
+    co_await announce(signals.get());
   }
-  co_await stop();
+  co_await stop(signals.get());
   loop.forget(signals.get());
   loop.stop();
 }
 
-Result<bool> run_gateway(const Options& options) {
+// `migrate`: its exit code.
+int run_migrate(const config::Settings& settings, std::string_view word) {
+  ::umask(0077);
+  const Places places = places_of(settings);
+  const auto mode = word == "status"       ? service::MigrateMode::status
+                    : word == "--dry-run"  ? service::MigrateMode::dry_run
+                    : word == "forget-key" ? service::MigrateMode::forget_key
+                                           : service::MigrateMode::apply;
+  const auto right = service::migrate_store(store_url(settings, places), mode);
+  if (!right) {
+    ::fprintf(stderr, "sandbox-gateway: %s\n", right.error().message.c_str());
+  }
+  return right && *right ? 0 : 1;
+}
+
+Result<bool> run_gateway(const config::Settings& settings) {
   raise_file_limit();
   ::umask(0077);
-  const Places places = places_of(options);
+  const Places places = places_of(settings);
   RETURN_IF_ERROR(base::sys::make_folders(places.data, kStateMode));
   base::KernelRandom random;
-  base::RealClock clock;
-  ASSIGN_OR_RETURN(auto store, store::Store::open(places.data + "/gateway.db"));
-  RETURN_IF_ERROR(service::make_admin_token(*store, places.data + "/admin.token", random, clock));
-  ASSIGN_OR_RETURN(auto access, service::load_access(*store, clock));
-  ASSIGN_OR_RETURN(auto box, service::SecretBox::open(places.data + "/secret.key", random));
-  ASSIGN_OR_RETURN(const bool host_restarted, note_boot(places.data));
+  base::Log log(STDERR_FILENO, log_level(settings));
+  ASSIGN_OR_RETURN(auto sign_in, operator_files::read_sign_in(settings));
+  ASSIGN_OR_RETURN(auto opened, gateway_places::open_places(settings, places, random, log));
   ASSIGN_OR_RETURN(auto signals, catch_signals());
-  Gateway gateway(options, places, std::move(store), std::move(box), std::move(access),
-                  host_restarted);
+  Gateway gateway(settings, places, std::move(opened));
+  gateway.take_sign_ins(std::move(sign_in));
   gateway.group.spawn(gateway.run(std::move(signals)));
   gateway.loop.run();
   // The last coroutine ends in the turn after the one that stopped the loop.
@@ -307,32 +518,56 @@ Result<bool> run_gateway(const Options& options) {
   return gateway.failed;
 }
 
+// `audit verify [--noted ID:HASH] [options]` and `audit head [options]`: on the store itself.
+int run_audit(std::vector<std::string> arguments, const config::Environment& environment) {
+  const std::string word = arguments.empty() ? "" : arguments.front();
+  arguments.erase(arguments.begin(), arguments.begin() + (arguments.empty() ? 0 : 1));
+  std::string noted;
+  if (arguments.size() >= 2 && arguments.front() == "--noted") {
+    noted = arguments.at(1);
+    arguments.erase(arguments.begin(), arguments.begin() + 2);
+  }
+  const auto asked =
+      config::read_command_line(config::gateway_program(), arguments, environment, nullptr);
+  if (asked.exit) {
+    return *asked.exit;
+  }
+  const auto told = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(auto store,
+                     store::Store::open(store_url(asked.settings, places_of(asked.settings))));
+    return service::check_audit(*store, word, noted);
+  }();
+  if (!told) {
+    ::fprintf(stderr, "sandbox-gateway: %s\n", told.error().message.c_str());
+    return 1;
+  }
+  ::puts(told->c_str());
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-h") {
-      ::fputs(kUsage.data(), stdout);
-      return 0;
+  if (arguments == std::vector<std::string>{"--list-fault-points"}) {
+    for (const char* name : kFaultPoints) {
+      ::puts(name);
     }
-    if (argument == "--version") {
-      ::puts("sandbox-gateway " SANDBOX_VERSION);
-      return 0;
-    }
-    if (argument == "--list-fault-points") {
-      for (const char* name : kFaultPoints) {
-        ::puts(name);
-      }
-      return 0;
-    }
+    return 0;
   }
-  const auto options = parse_options(arguments);
-  if (!options) {
-    ::fprintf(stderr, "sandbox-gateway: %s\n%s", options.error().message.c_str(), kUsage.data());
-    return 2;
+  const auto variable = [](const std::string& name) { return ::getenv(name.c_str()); };
+  if (!arguments.empty() && arguments.front() == "audit") {
+    return run_audit({arguments.begin() + 1, arguments.end()}, variable);
   }
-  const auto failed = run_gateway(*options);
+  const auto asked =
+      config::read_command_line(config::gateway_program(), arguments, variable, check_settings);
+  if (asked.exit) {
+    return *asked.exit;
+  }
+  if (asked.command == "migrate") {
+    return run_migrate(asked.settings, asked.word);
+  }
+  const auto failed = run_gateway(asked.settings);
   if (!failed) {
     ::fprintf(stderr, "sandbox-gateway: %s\n", failed.error().message.c_str());
     return 1;

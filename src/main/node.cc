@@ -1,8 +1,9 @@
-// sandbox-node: the privileged process of one machine. Parses flags, wires the node, runs it.
+// sandbox-node: the privileged process of one machine. Reads its settings, wires the node, runs it.
 #include "node/node.h"
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -17,86 +18,64 @@
 #include "base/log.h"
 #include "base/sys.h"
 #include "base/text.h"
+#include "config/command_line.h"
+#include "config/node_options.h"
 #include "node/doctor.h"
 #include "node/fault_points.h"
 #include "node/spec_json.h"
 
 namespace {
 
-constexpr std::string_view kUsage =
-    "usage: sandbox-node --agent PATH --image-helper PATH --gateway-gid GID [--state DIR]\n"
-    "         [--shells N] [--storage-pool-mb N] [--storage-driver NAME] [--name-prefix NAME]\n"
-    "         [--subnet CIDR] [--id-base N] [--allow-local-images yes|no]\n"
-    "       sandbox-node doctor | --list-fault-points | --version\n";
-constexpr int kUsageExit = 2;
-
 void print(std::string_view text) {
   [[maybe_unused]] const auto written = base::sys::write_all(STDOUT_FILENO, text);
 }
+
 void complain(std::string_view text) {
   [[maybe_unused]] const auto written = base::sys::write_all(STDERR_FILENO, text);
 }
 
-template <typename Number>
-base::Result<void> set_number(Number& target, std::string_view flag, std::string_view value) {
-  const auto number = base::parse_number<Number>(value);
-  if (!number) {
-    return base::fail_field(flag, flag, " takes a number, not \"", value, "\"");
+// The number of a group that is named so or is a number itself. Read here: the C library's own
+// look-up needs plugins, which a static program has none of.
+base::Result<uint32_t> find_group(const std::string& name) {
+  constexpr size_t kBytesMax = 1024 * 1024;
+  if (const auto number = base::parse_number<uint32_t>(name)) {
+    return *number;
   }
-  target = *number;
-  return {};
-}
-
-base::Result<void> set_flag(node::NodeOptions& options, std::string_view flag,
-                            const std::string& value) {
-  if (flag == "--state") {
-    options.run_folder = value + "/run";
-    options.lib_folder = value + "/lib";
-  } else if (flag == "--agent") {
-    options.agent = value;
-  } else if (flag == "--image-helper") {
-    options.image_helper = value;
-  } else if (flag == "--storage-driver") {
-    options.storage_driver = value;
-  } else if (flag == "--name-prefix") {
-    options.name_prefix = value;
-  } else if (flag == "--subnet") {
-    options.subnet = value;
-  } else if (flag == "--gateway-gid") {
-    return set_number(options.gateway_gid, flag, value);
-  } else if (flag == "--shells") {
-    return set_number(options.shells, flag, value);
-  } else if (flag == "--storage-pool-mb") {
-    return set_number(options.storage_pool_mb, flag, value);
-  } else if (flag == "--id-base") {
-    return set_number(options.id_base, flag, value);
-  } else if (flag == "--allow-local-images" && (value == "yes" || value == "no")) {
-    options.allow_local_images = value == "yes";
-  } else {
-    return base::fail_field(flag, "unknown flag or value: ", flag, " ", value);
-  }
-  return {};
-}
-
-base::Result<node::NodeOptions> parse_flags(const std::vector<std::string>& arguments) {
-  node::NodeOptions options;
-  options.run_folder = "/run/sandbox-gateway";
-  options.lib_folder = "/var/lib/sandbox-gateway";
-  for (size_t i = 0; i < arguments.size(); i += 2) {
-    if (i + 1 == arguments.size()) {
-      return base::fail_field(arguments[i], arguments[i], " takes a value");
+  ASSIGN_OR_RETURN(const std::string groups, base::sys::read_file("/etc/group", kBytesMax));
+  for (const std::string_view line : base::split(groups, '\n')) {
+    const auto fields = base::split(line, ':');
+    if (fields.size() > 2 && fields[0] == name) {
+      if (const auto number = base::parse_number<uint32_t>(fields[2])) {
+        return *number;
+      }
     }
-    RETURN_IF_ERROR(set_flag(options, arguments[i], arguments[i + 1]));
   }
-  if (options.agent.empty() || options.image_helper.empty()) {
-    return base::fail_field("--agent", "--agent and --image-helper are required");
-  }
-  return options;
+  return base::fail(base::ErrorCode::not_found, "gateway-group: there is no group \"", name, "\"");
 }
 
-int doctor() {
+base::Result<node::NodeOptions> node_options(const config::Settings& settings) {
+  const std::string& state = settings.text("state");
+  ASSIGN_OR_RETURN(const uint32_t group, find_group(settings.text("gateway-group")));
+  return node::NodeOptions{
+      .run_folder = state.empty() ? "/run/sandbox-gateway" : state + "/run",
+      .lib_folder = state.empty() ? "/var/lib/sandbox-gateway/lib" : state + "/lib",
+      .gateway_gid = group,
+      .shells = static_cast<size_t>(settings.number("shells")),
+      .agent = settings.text("agent"),
+      .image_helper = settings.text("image-helper"),
+      .builder_root = settings.text("builder-root"),
+      .storage_pool_mb = settings.number("storage-pool-mb"),
+      .storage_driver = settings.text("storage-driver"),
+      .name_prefix = settings.text("name-prefix"),
+      .subnet = settings.text("subnet"),
+      .id_base = static_cast<uint32_t>(settings.number("id-base")),
+      .allow_local_images = settings.boolean("allow-local-images"),
+      .image_free_percent = static_cast<int>(settings.number("image-free-percent"))};
+}
+
+int doctor(const std::string& builder_root) {
   bool fine = true;
-  for (const node::Check& check : node::run_doctor()) {
+  for (const node::Check& check : node::run_doctor(builder_root)) {
     print(base::cat(check.ok ? "ok    " : "LACKS ", check.name, ": ", check.message, "\n"));
     if (!check.ok && !check.mend.empty()) {
       print(base::cat("      mend: ", check.mend, "\n"));
@@ -150,24 +129,25 @@ int serve(node::NodeOptions options) {
 
 int main(int count, char** values) {
   const std::vector<std::string> arguments(values + 1, values + count);
-  const std::string first = arguments.empty() ? "" : arguments.front();
-  if (first == "--version") {
-    print("sandbox-node " SANDBOX_VERSION "\n");
-    return 0;
-  }
-  if (first == "--list-fault-points") {
+  if (arguments == std::vector<std::string>{"--list-fault-points"}) {
     for (const char* name : node::kFaultPoints) {
       print(base::cat(name, "\n"));
     }
     return 0;
   }
-  if (first == "doctor") {
-    return doctor();
+  const auto variable = [](const std::string& name) { return ::getenv(name.c_str()); };
+  const auto asked =
+      config::read_command_line(config::node_program(), arguments, variable, nullptr);
+  if (asked.exit) {
+    return *asked.exit;
   }
-  auto options = parse_flags(arguments);
+  if (asked.command == "doctor") {
+    return doctor(asked.settings.text("builder-root"));
+  }
+  auto options = node_options(asked.settings);
   if (!options) {
-    complain(base::cat("sandbox-node: ", options.error().message, "\n", kUsage));
-    return kUsageExit;
+    complain(base::cat("sandbox-node: ", options.error().message, "\n"));
+    return 1;
   }
   return serve(std::move(*options));
 }

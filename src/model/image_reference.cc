@@ -179,6 +179,16 @@ bool is_local_image_name(std::string_view text) {
   return !hosted && is_path(path);
 }
 
+bool is_build_name(std::string_view text) {
+  constexpr size_t kDigits = 64;
+  if (!text.starts_with(kBuildNamePrefix)) {
+    return false;
+  }
+  text.remove_prefix(kBuildNamePrefix.size());
+  return text.size() == kDigits &&
+         text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
 bool is_local_image_path(std::string_view text) {
   return (text.starts_with("dir:/") || text.starts_with("tar:/")) && text.size() <= kPathBytesMax &&
          !text.contains('\0');

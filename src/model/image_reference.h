@@ -29,6 +29,9 @@ base::Result<ImageReference> parse_image_reference(std::string_view text);
 // Whether `text` may name an import: lower-case path components and an optional tag, and a first
 // component that is no registry's host ("debian-demo", "team/demo:2").
 bool is_local_image_name(std::string_view text);
+// "build:" and 64 hexadecimal digits: what an image build made. Such names are the gateway's own.
+bool is_build_name(std::string_view text);
+inline constexpr std::string_view kBuildNamePrefix = "build:";
 // "dir:/absolute" or "tar:/absolute": an image on the node's own disk, where the operator allows.
 bool is_local_image_path(std::string_view text);
 

@@ -45,6 +45,7 @@ struct ContainerSpec {
   EnvironmentMap environment;  // over the image's
   std::optional<std::string> user;
   std::optional<std::string> workdir;
+  bool run_entrypoint = false;  // the image's ENTRYPOINT and CMD, as the session `main`
 };
 
 // What an engine needs to make a sandbox. The first container is `main`; engines that cannot take
@@ -56,6 +57,7 @@ struct SandboxSpec {
   NetworkMode network = NetworkMode::open;
   bool no_new_privileges = false;
   bool always_pull = false;
+  bool builder = false;  // an image builder: the engine has its image and the profile it needs
   RegistryAccess registry;
 };
 

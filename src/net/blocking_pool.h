@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -17,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/histogram.h"
 #include "net/event_loop.h"
 #include "net/task.h"
 
@@ -37,7 +39,10 @@ class BlockingPool {
   template <typename Work>
   Task<std::invoke_result_t<Work&>> run(Work work) {
     Call<Work> call(std::move(work));
+    const auto began = std::chrono::steady_clock::now();
+    const auto times = times_;  // the pool may be gone when the loop goes on here
     co_await JobAwaiter{*this, call};
+    times->observe(std::chrono::steady_clock::now() - began);
     if (call.exception) {
       std::rethrow_exception(call.exception);
     }
@@ -45,6 +50,9 @@ class BlockingPool {
       co_return std::move(*call.value);
     }
   }
+
+  // How long callers waited for their jobs. Loop thread only.
+  [[nodiscard]] const base::Histogram& times() const { return *times_; }
 
  private:
   struct Job {
@@ -88,6 +96,7 @@ class BlockingPool {
   void work_off();
 
   EventLoop& loop_;
+  std::shared_ptr<base::Histogram> times_ = std::make_shared<base::Histogram>();
   std::mutex mutex_;  // guards jobs_, closing_
   std::condition_variable wake_;
   std::deque<Job*> jobs_;

@@ -13,7 +13,7 @@ namespace net {
 EventLoop::EventLoop()
     : epoll_(::epoll_create1(EPOLL_CLOEXEC)), wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = EPOLLIN | EPOLLET;
   event.data.u64 = static_cast<uint64_t>(wake_.get());
   if (!epoll_ || !wake_ || ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
     std::abort();
@@ -51,9 +51,7 @@ void EventLoop::run_once(base::Milliseconds at_most) {
     const uint32_t what = events.at(static_cast<size_t>(i)).events;
     const int fd = static_cast<int>(key & 0xFFFFFFFFU);
     if (fd == wake_.get()) {
-      uint64_t ignored = 0;
-      [[maybe_unused]] const ssize_t size = ::read(fd, &ignored, sizeof ignored);
-      continue;
+      continue;  // edge-triggered: its count need not be read
     }
     const auto matches = [&] {
       const auto found = watches_.find(fd);
@@ -62,17 +60,21 @@ void EventLoop::run_once(base::Milliseconds at_most) {
                  : nullptr;
     };
     // Each callback may change the table, so it is looked up again.
+    bool is_heard = false;
     if ((what & (EPOLLIN | EPOLLHUP | EPOLLERR | EPOLLRDHUP)) != 0) {
       if (Watch* watch = matches(); watch != nullptr && watch->on_read) {
+        is_heard = true;
         std::exchange(watch->on_read, nullptr)();
       }
     }
     if ((what & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
       if (Watch* watch = matches(); watch != nullptr && watch->on_write) {
+        is_heard = true;
         std::exchange(watch->on_write, nullptr)();
       }
     }
-    if (Watch* watch = matches()) {
+    // A waiter that was just woken mostly waits again, so only what fires for nobody is taken back.
+    if (Watch* watch = matches(); watch != nullptr && !is_heard) {
       update(fd, *watch);
     }
   }
@@ -105,6 +107,9 @@ void EventLoop::post(std::function<void()> work) {
   {
     const std::lock_guard lock(posted_mutex_);
     posted_.push_back(std::move(work));
+    if (posted_.size() > 1) {
+      return;  // the first one's wake is still to be seen
+    }
   }
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t size = ::write(wake_.get(), &one, sizeof one);

@@ -74,6 +74,15 @@ class EventLoop {
   // co_await loop.sleep_until(deadline): deadline or cancelled.
   class SleepAwaiter;
   SleepAwaiter sleep_until(Deadline deadline);
+  // co_await loop.yield(): goes on in the next turn, so that others get theirs between two pieces
+  // of work that never has to wait.
+  struct YieldAwaiter {
+    EventLoop& loop;
+    bool await_ready() const noexcept { return false; }
+    void await_suspend(std::coroutine_handle<> handle) { loop.resume_soon(handle); }
+    void await_resume() const noexcept {}
+  };
+  YieldAwaiter yield() { return YieldAwaiter{*this}; }
 
  private:
   struct Watch {

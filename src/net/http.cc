@@ -5,19 +5,19 @@
 namespace net {
 namespace {
 
-constexpr size_t kReadBytes = 64 * 1024;
+// A small first read keeps an idle connection small; a body gets the large buffer.
+constexpr size_t kHeadReadBytes = 4096;
 
 }  // namespace
 
-Task<Result<bool>> HttpReader::fill(Deadline deadline) {
+Task<Result<bool>> HttpReader::fill(Deadline deadline, size_t room) {
   if (begin_ > 0) {
     buffer_.erase(0, begin_);
     begin_ = 0;
   }
   const size_t old_size = buffer_.size();
-  // A small first read keeps an idle connection small; a body gets the large buffer.
-  const size_t room = decoder_.finished() ? 4096 : kReadBytes;
-  buffer_.resize(old_size + room);
+  // The room is not zeroed: it is written to by the kernel, and cut to what that wrote.
+  buffer_.resize_and_overwrite(old_size + room, [](char*, size_t size) { return size; });
   const auto count =
       co_await stream_.read_some(std::span(buffer_.data() + old_size, room), deadline);
   buffer_.resize(old_size + (count ? *count : 0));
@@ -29,12 +29,18 @@ Task<Result<bool>> HttpReader::fill(Deadline deadline) {
 
 Task<Result<std::optional<std::string_view>>> HttpReader::read_head(Deadline idle,
                                                                     base::Milliseconds patience) {
-  head_size_ = 0;
   if (begin_ == buffer_.size()) {
     buffer_.clear();
-    buffer_.shrink_to_fit();
+    if (buffer_.capacity() > 2 * kHeadReadBytes) {
+      buffer_.shrink_to_fit();
+    }
     begin_ = 0;
-    CO_ASSIGN_OR_RETURN(const bool more, co_await fill(idle));
+    if (head_size_ > 0) {
+      // Behind a first message the next one is an answer to what was just sent, or comes after the
+      // peer has read one: to look before it can be there would cost a system call.
+      CO_RETURN_IF_ERROR(co_await stream_.wait_readable(idle));
+    }
+    CO_ASSIGN_OR_RETURN(const bool more, co_await fill(idle, kHeadReadBytes));
     if (!more) {
       co_return std::nullopt;
     }
@@ -48,10 +54,11 @@ Task<Result<std::optional<std::string_view>>> HttpReader::read_head(Deadline idl
     const std::string_view rest = std::string_view(buffer_).substr(begin_);
     CO_ASSIGN_OR_RETURN(const auto size, wire::http::find_head(rest));
     if (size) {
+      head_size_ = *size;
       begin_ += *size;
       co_return rest.substr(0, *size);
     }
-    const auto more = co_await fill(deadline);
+    const auto more = co_await fill(deadline, kHeadReadBytes);
     if (!more) {
       Error error = more.error();
       if (error.code == ErrorCode::deadline_exceeded) {
@@ -97,11 +104,11 @@ Task<Result<wire::http::Response>> HttpReader::read_response(std::string_view me
   }
 }
 
-Task<Result<std::string_view>> HttpReader::read_body(Deadline deadline) {
+Task<Result<std::string_view>> HttpReader::read_body(Deadline deadline, size_t room) {
   while (!decoder_.finished()) {
     const std::string_view rest = std::string_view(buffer_).substr(begin_);
     if (rest.empty()) {
-      CO_ASSIGN_OR_RETURN(const bool more, co_await fill(deadline));
+      CO_ASSIGN_OR_RETURN(const bool more, co_await fill(deadline, room));
       if (!more) {
         CO_RETURN_IF_ERROR(decoder_.end_of_input());
       }
@@ -134,10 +141,14 @@ Task<Result<std::string>> HttpReader::read_whole_body(size_t bytes_max,
   }
 }
 
-Task<bool> HttpReader::drain_body(size_t bytes_max, base::Milliseconds patience) {
+Task<bool> HttpReader::drain_body(size_t bytes_max, base::Milliseconds patience,
+                                  base::Milliseconds time_max) {
   size_t seen = 0;
+  // A peer that drips what nobody wants does not hold a connection.
+  const Deadline last = Deadline::after(time_max);
   while (!decoder_.finished() && seen <= bytes_max) {
-    const auto piece = co_await read_body(Deadline::after(patience));
+    const auto next = std::min(last.time(), Deadline::after(patience).time());
+    const auto piece = co_await read_body(Deadline::at(next));
     if (!piece) {
       co_return false;
     }
@@ -169,8 +180,7 @@ Task<Result<void>> HttpWriter::write_raw(std::string_view bytes) {
 
 Task<Result<void>> HttpWriter::write_chunk(std::string_view bytes) {
   const std::string head = wire::http::chunk_head(bytes.size());
-  CO_RETURN_IF_ERROR(co_await stream_.write_all(head, bytes, patience_));
-  co_return co_await stream_.write_all("\r\n", patience_);
+  co_return co_await stream_.write_all(head, bytes, "\r\n", patience_);
 }
 
 Task<Result<void>> HttpWriter::finish_chunks() {

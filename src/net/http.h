@@ -16,6 +16,8 @@ namespace net {
 // Reads messages off one connection, one after the other.
 class HttpReader {
  public:
+  static constexpr size_t kBodyReadBytes = 64 * 1024;
+
   explicit HttpReader(Stream& stream) : stream_(stream) {}
 
   // The next request's head, or nullopt when the peer closed between requests. `idle` bounds the
@@ -26,13 +28,15 @@ class HttpReader {
   Task<Result<wire::http::Response>> read_response(std::string_view method, Deadline deadline);
 
   // The next piece of the current message's body, empty at its end. The view holds until the next
-  // call.
-  Task<Result<std::string_view>> read_body(Deadline deadline);
+  // call. At most `room` bytes are read ahead.
+  Task<Result<std::string_view>> read_body(Deadline deadline, size_t room = kBodyReadBytes);
   // All of it; more than bytes_max is body_too_large. `patience` bounds each wait.
   Task<Result<std::string>> read_whole_body(size_t bytes_max, base::Milliseconds patience);
   // Reads on and forgets at most bytes_max more, so that the connection can be kept: true if the
-  // body's end was reached.
-  Task<bool> drain_body(size_t bytes_max, base::Milliseconds patience);
+  // body's end was reached. `patience` bounds each wait, `time_max` all of them.
+  static constexpr base::Milliseconds kDrainTimeMax{10'000};
+  Task<bool> drain_body(size_t bytes_max, base::Milliseconds patience,
+                        base::Milliseconds time_max = kDrainTimeMax);
   [[nodiscard]] bool body_finished() const { return decoder_.finished(); }
   // For relays: what is buffered of the body now, and the decoder to tell of spliced bytes.
   [[nodiscard]] wire::http::BodyDecoder& decoder() { return decoder_; }
@@ -41,8 +45,8 @@ class HttpReader {
   std::string take_buffered();
 
  private:
-  // Reads more into the buffer; false at the end of the stream.
-  Task<Result<bool>> fill(Deadline deadline);
+  // Reads at most `room` bytes more into the buffer; false at the end of the stream.
+  Task<Result<bool>> fill(Deadline deadline, size_t room);
   Task<Result<std::optional<std::string_view>>> read_head(Deadline idle,
                                                           base::Milliseconds patience);
 

@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include <array>
+
 #include "base/text.h"
 #include "net/stream.h"
 
@@ -16,6 +18,12 @@ namespace {
 // How long a listener that has no descriptor left waits before it looks again: connections end on
 // that scale, and the wait costs nothing.
 constexpr base::Milliseconds kNoDescriptorPause{50};
+
+// A peer that vanished without a word while nothing is sent is found out within two minutes: an
+// open stream keeps its sandbox alive. In seconds, and how many probes.
+constexpr int kProbeAfter = 60;
+constexpr int kProbeEvery = 15;
+constexpr int kProbes = 4;
 
 struct SocketAddress {
   sockaddr_storage storage{};
@@ -76,6 +84,32 @@ bool is_exhaustion(int number) {
 
 }  // namespace
 
+std::string peer_address(int fd) {
+  SocketAddress peer{.size = sizeof(sockaddr_storage)};
+  std::array<char, INET6_ADDRSTRLEN> text{};
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&peer.storage), &peer.size) != 0) {
+    return "";
+  }
+  if (peer.storage.ss_family == AF_INET) {
+    const auto* four = reinterpret_cast<const sockaddr_in*>(&peer.storage);
+    ::inet_ntop(AF_INET, &four->sin_addr, text.data(), text.size());
+  } else if (peer.storage.ss_family == AF_INET6) {
+    const auto* six = reinterpret_cast<const sockaddr_in6*>(&peer.storage);
+    ::inet_ntop(AF_INET6, &six->sin6_addr, text.data(), text.size());
+  }
+  std::string_view address = text.data();
+  constexpr std::string_view kMapped = "::ffff:";
+  if (address.starts_with(kMapped) && address.contains('.')) {
+    address.remove_prefix(kMapped.size());
+  }
+  return std::string(address);
+}
+
+Result<void> check_address(const std::string& address) {
+  RETURN_IF_ERROR(parse_address(address));
+  return {};
+}
+
 Result<base::Fd> listen_tcp(const std::string& address, int backlog) {
   ASSIGN_OR_RETURN(const SocketAddress parsed, parse_address(address));
   base::Fd socket(
@@ -83,7 +117,12 @@ Result<base::Fd> listen_tcp(const std::string& address, int backlog) {
   if (!socket) {
     return base::fail_errno(errno, "make a socket");
   }
+  // Accepted connections inherit the probes.
   const int on = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kProbeAfter, sizeof kProbeAfter);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &kProbeEvery, sizeof kProbeEvery);
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&parsed.storage), parsed.size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {

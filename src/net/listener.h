@@ -16,6 +16,12 @@ namespace net {
 // Names are not resolved. Port 0 takes a free one.
 Result<base::Fd> listen_tcp(const std::string& address, int backlog);
 
+// Whether `address` has that form; the error says what is wrong.
+Result<void> check_address(const std::string& address);
+
+// The other end's address without its port, "192.0.2.1"; "" for what is no TCP connection.
+std::string peer_address(int fd);
+
 class Listener {
  public:
   // `socket` listens and is non-blocking (listen_tcp, base::sys::listen_unix, or handed over).

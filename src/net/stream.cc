@@ -27,11 +27,11 @@ std::unexpected<Error> io_error(std::string_view what) {
 }
 
 // write(2) that raises no SIGPIPE on sockets; pipes have it ignored by main.
-ssize_t write_parts(int fd, std::span<iovec> parts) {
+ssize_t write_parts(int fd, std::span<iovec> parts, int flags) {
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
-  const ssize_t count = ::sendmsg(fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t count = ::sendmsg(fd, &message, flags | MSG_NOSIGNAL | MSG_DONTWAIT);
   if (count < 0 && errno == ENOTSOCK) {
     return ::writev(fd, parts.data(), static_cast<int>(parts.size()));
   }
@@ -39,6 +39,14 @@ ssize_t write_parts(int fd, std::span<iovec> parts) {
 }
 
 }  // namespace
+
+void drop_sent(std::span<std::string_view> parts, size_t sent) {
+  for (std::string_view& part : parts) {
+    const size_t of_part = std::min(sent, part.size());
+    part.remove_prefix(of_part);
+    sent -= of_part;
+  }
+}
 
 Error wake_error(EventLoop::Wake wake, std::string_view what) {
   const bool late = wake == EventLoop::Wake::deadline;
@@ -66,20 +74,23 @@ Task<Result<size_t>> Stream::read_some(std::span<char> buffer, Deadline deadline
   }
 }
 
-Task<Result<void>> Stream::write_all(std::string_view bytes, base::Milliseconds patience) {
-  return write_all(bytes, {}, patience);
+Task<Result<void>> Stream::write_more(std::string_view first, std::string_view second,
+                                      base::Milliseconds patience) {
+  return send_all(first, second, {}, MSG_MORE, patience);
 }
 
-Task<Result<void>> Stream::write_all(std::string_view first, std::string_view second,
-                                     base::Milliseconds patience) {
-  while (!first.empty() || !second.empty()) {
-    std::array parts{iovec{const_cast<char*>(first.data()), first.size()},
-                     iovec{const_cast<char*>(second.data()), second.size()}};
-    const ssize_t count = write_parts(fd_.get(), parts);
+Task<Result<void>> Stream::send_all(std::string_view first, std::string_view second,
+                                    std::string_view third, int flags,
+                                    base::Milliseconds patience) {
+  std::array<std::string_view, 3> left{first, second, third};
+  while (std::ranges::any_of(left, [](std::string_view part) { return !part.empty(); })) {
+    std::array<iovec, left.size()> parts;
+    std::ranges::transform(left, parts.begin(), [](std::string_view part) {
+      return iovec{const_cast<char*>(part.data()), part.size()};
+    });
+    const ssize_t count = write_parts(fd_.get(), parts, flags);
     if (count >= 0) {
-      const size_t from_first = std::min(static_cast<size_t>(count), first.size());
-      first.remove_prefix(from_first);
-      second.remove_prefix(static_cast<size_t>(count) - from_first);
+      drop_sent(left, static_cast<size_t>(count));
       continue;
     }
     if (errno == EINTR) {
@@ -133,57 +144,54 @@ Task<Result<uint64_t>> copy_bytes(Stream& from, Stream& to, uint64_t bytes,
   co_return moved;
 }
 
-struct Splice {
-  Stream& from;
-  Stream& to;
-  base::Milliseconds patience;
-  base::Fd pipe_out;
-  base::Fd pipe_in;
-  size_t inside = 0;  // bytes in the pipe
-
-  // One splice(2), waiting as often as it says EAGAIN. 0: end of input.
-  Task<Result<size_t>> move(int source, int target, size_t bytes, Stream& waits,
-                            EventLoop::Direction direction) {
-    for (;;) {
-      const ssize_t count =
-          ::splice(source, nullptr, target, nullptr, bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
-      if (count >= 0) {
-        co_return static_cast<size_t>(count);
-      }
-      if (errno == EINTR) {
-        continue;
-      }
-      if (errno != EAGAIN) {
-        co_return io_error("splice");
-      }
-      const auto wake =
-          co_await waits.loop().wait(waits.fd(), direction, Deadline::after(patience));
-      if (wake != EventLoop::Wake::ready) {
-        co_return std::unexpected(wake_error(wake, "splice"));
-      }
+// One splice(2), waiting as often as it says EAGAIN. 0: end of input.
+Task<Result<size_t>> splice_once(int source, int target, size_t bytes, Stream& waits,
+                                 EventLoop::Direction direction, base::Milliseconds patience) {
+  for (;;) {
+    const ssize_t count =
+        ::splice(source, nullptr, target, nullptr, bytes, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (count >= 0) {
+      co_return static_cast<size_t>(count);
+    }
+    if (errno == EINTR) {
+      continue;
+    }
+    if (errno != EAGAIN) {
+      co_return io_error("splice");
+    }
+    const auto wake = co_await waits.loop().wait(waits.fd(), direction, Deadline::after(patience));
+    if (wake != EventLoop::Wake::ready) {
+      co_return std::unexpected(wake_error(wake, "splice"));
     }
   }
-};
+}
 
 }  // namespace
 
-Task<Result<uint64_t>> splice_bytes(Stream& from, Stream& to, uint64_t bytes,
-                                    base::Milliseconds patience) {
+bool SplicePipe::make() {
+  if (out_) {
+    return true;
+  }
   auto pipe = base::sys::make_pipe(O_NONBLOCK);
   if (!pipe) {
-    co_return co_await copy_bytes(from, to, bytes, patience);
+    return false;
   }
   ::fcntl(pipe->second.get(), F_SETPIPE_SZ, kPipeBytes);
-  Splice state{.from = from,
-               .to = to,
-               .patience = patience,
-               .pipe_out = std::move(pipe->first),
-               .pipe_in = std::move(pipe->second)};
+  out_ = std::move(pipe->first);
+  in_ = std::move(pipe->second);
+  return true;
+}
+
+Task<Result<uint64_t>> SplicePipe::move(Stream& from, Stream& to, uint64_t bytes,
+                                        base::Milliseconds patience) {
+  if (!make()) {
+    co_return co_await copy_bytes(from, to, bytes, patience);
+  }
   uint64_t moved = 0;
   while (moved < bytes) {
     const auto wanted = static_cast<size_t>(std::min<uint64_t>(kPipeBytes, bytes - moved));
-    auto taken = co_await state.move(from.fd(), state.pipe_in.get(), wanted, from,
-                                     EventLoop::Direction::read);
+    auto taken = co_await splice_once(from.fd(), in_.get(), wanted, from,
+                                      EventLoop::Direction::read, patience);
     if (!taken) {
       if (taken.error().errno_value == EINVAL && moved == 0) {
         co_return co_await copy_bytes(from, to, bytes, patience);
@@ -195,8 +203,8 @@ Task<Result<uint64_t>> splice_bytes(Stream& from, Stream& to, uint64_t bytes,
     }
     for (size_t left = *taken; left > 0;) {
       CO_ASSIGN_OR_RETURN(const size_t given,
-                          co_await state.move(state.pipe_out.get(), to.fd(), left, to,
-                                              EventLoop::Direction::write));
+                          co_await splice_once(out_.get(), to.fd(), left, to,
+                                               EventLoop::Direction::write, patience));
       left -= given;
     }
     moved += *taken;

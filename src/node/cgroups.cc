@@ -66,13 +66,9 @@ Result<void> remove_folders(const std::string& folder, int depth) {
   if (errno != EBUSY || depth == 0) {
     return fail_errno(errno, "remove cgroup ", folder);
   }
-  ASSIGN_OR_RETURN(const auto entries, base::sys::list_folder(folder));
-  for (const auto& entry : entries) {
-    struct stat status{};
-    const auto path = cat(folder, '/', entry);
-    if (::lstat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
-      RETURN_IF_ERROR(remove_folders(path, depth - 1));
-    }
+  ASSIGN_OR_RETURN(const auto children, base::sys::list_subfolders(folder));
+  for (const auto& child : children) {
+    RETURN_IF_ERROR(remove_folders(cat(folder, '/', child), depth - 1));
   }
   if (::rmdir(folder.c_str()) != 0 && errno != ENOENT) {
     return fail_errno(errno, "remove cgroup ", folder);
@@ -142,6 +138,16 @@ CgroupMounts parse_cgroup_mounts(std::string_view mountinfo) {
     }
   }
   return mounts;
+}
+
+int64_t parse_cpu_usage(std::string_view text) {
+  constexpr std::string_view kName = "usage_usec ";
+  for (const auto line : base::split(text, '\n')) {
+    if (line.starts_with(kName)) {
+      return base::parse_number<int64_t>(line.substr(kName.size())).value_or(kUsageUnknown);
+    }
+  }
+  return kUsageUnknown;
 }
 
 int64_t parse_oom_kills(std::string_view text) {
@@ -330,16 +336,42 @@ Result<void> Cgroups::remove(const std::string& name) {
 Result<std::vector<std::string>> Cgroups::list() {
   std::vector<std::string> names;
   for (const auto& folder : folders()) {
-    ASSIGN_OR_RETURN(const auto entries, base::sys::list_folder(folder));
-    for (const auto& entry : entries) {
-      struct stat status{};
-      if (!has(names, entry) && ::lstat(cat(folder, '/', entry).c_str(), &status) == 0 &&
-          S_ISDIR(status.st_mode)) {
-        names.push_back(entry);
+    ASSIGN_OR_RETURN(const auto children, base::sys::list_subfolders(folder));
+    for (const auto& child : children) {
+      if (!has(names, child)) {
+        names.push_back(child);
       }
     }
   }
   return names;
+}
+
+CgroupUsage Cgroups::usage(const std::string& name) const {
+  const auto read = [&name](const std::string& root, const char* file) {
+    const auto text = base::sys::read_file(cat(root, '/', name, '/', file), kCgroupFileBytesMax);
+    return text.value_or(std::string());
+  };
+  const auto read_number = [&read](const std::string& root, const char* file) {
+    const std::string text = read(root, file);
+    const std::string_view number = std::string_view(text).substr(0, text.find('\n'));
+    return base::parse_number<int64_t>(number).value_or(kUsageUnknown);
+  };
+  CgroupUsage usage;
+  if (layout_ == CgroupLayout::v2) {
+    usage.memory_bytes = read_number(roots_.v2, "memory.current");
+    usage.pids = read_number(roots_.v2, "pids.current");
+  } else {
+    usage.memory_bytes = read_number(roots_.v1_memory, "memory.usage_in_bytes");
+    usage.pids = read_number(roots_.v1_pids, "pids.current");
+  }
+  if (!roots_.v2.empty()) {
+    // The v2 tree counts cpu time with or without its controller.
+    usage.cpu_usec = parse_cpu_usage(read(roots_.v2, "cpu.stat"));
+  } else if (const int64_t ns = read_number(roots_.v1_cpu, "cpuacct.usage"); ns >= 0) {
+    constexpr int64_t kNsPerUsec = 1000;
+    usage.cpu_usec = ns / kNsPerUsec;
+  }
+  return usage;
 }
 
 Result<int64_t> Cgroups::oom_kills(const std::string& name) {

@@ -40,6 +40,17 @@ CgroupMounts parse_cgroup_mounts(std::string_view mountinfo);
 // The N of the line "oom_kill N"; 0 without such a line.
 int64_t parse_oom_kills(std::string_view text);
 
+// What the processes of a sandbox use now, as the kernel counts it against the limits.
+// kUsageUnknown where this host does not count it.
+inline constexpr int64_t kUsageUnknown = -1;
+struct CgroupUsage {
+  int64_t cpu_usec = kUsageUnknown;  // since the sandbox began
+  int64_t memory_bytes = kUsageUnknown;
+  int64_t pids = kUsageUnknown;
+};
+// The N of the line "usage_usec N" of a cpu.stat text.
+int64_t parse_cpu_usage(std::string_view text);
+
 class Cgroups {
  public:
   // Detects the layout and makes the prefix's folders. Fails (unavailable) where cpu, memory or
@@ -57,12 +68,15 @@ class Cgroups {
   base::Result<void> remove(const std::string& name);
   base::Result<std::vector<std::string>> list();
   base::Result<int64_t> oom_kills(const std::string& name);
+  [[nodiscard]] CgroupUsage usage(const std::string& name) const;
   // Again the descriptors of an existing one.
   base::Result<CgroupEntry> find(const std::string& name);
   // Removes the prefix's own folders; fails while there are sandboxes. For `down` and tests.
   base::Result<void> close();
 
   [[nodiscard]] CgroupLayout layout() const { return layout_; }
+  // The prefix's folder in the v2 tree; "" on v1 alone.
+  [[nodiscard]] const std::string& v2_folder() const { return roots_.v2; }
 
  private:
   Cgroups(CgroupLayout layout, CgroupMounts roots) : layout_(layout), roots_(std::move(roots)) {}

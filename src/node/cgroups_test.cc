@@ -288,5 +288,11 @@ TEST(OomKills, are_read_from_both_versions_files) {
   EXPECT_EQ(parse_oom_kills(""), 0);
 }
 
+TEST(CgroupFiles, cpu_time_is_found) {
+  EXPECT_EQ(parse_cpu_usage("usage_usec 1234\nuser_usec 1000\nsystem_usec 234\n"), 1234);
+  EXPECT_EQ(parse_cpu_usage("user_usec 1000\n"), kUsageUnknown);
+  EXPECT_EQ(parse_cpu_usage("usage_usec x\n"), kUsageUnknown);
+}
+
 }  // namespace
 }  // namespace node

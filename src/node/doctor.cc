@@ -1,5 +1,7 @@
 #include "node/doctor.h"
 
+#include <unistd.h>
+
 #include <utility>
 
 #include "base/text.h"
@@ -163,6 +165,21 @@ std::vector<Check> judge(const HostFacts& facts) {
   return checks;
 }
 
-std::vector<Check> run_doctor() { return judge(read_host_facts()); }
+Check check_builder(const std::string& builder_root) {
+  for (const char* program : {"/bin/buildkitd", "/bin/sandbox-builder", "/bin/runc"}) {
+    const std::string path = cat(builder_root, program);
+    if (::access(path.c_str(), X_OK) != 0) {
+      return lacking("image builds", cat("no ", path, ": images cannot be built here"),
+                     cat("tools/builder.py ", builder_root));
+    }
+  }
+  return passed("image builds", cat("by the builder in ", builder_root));
+}
+
+std::vector<Check> run_doctor(const std::string& builder_root) {
+  auto checks = judge(read_host_facts());
+  checks.push_back(check_builder(builder_root));
+  return checks;
+}
 
 }  // namespace node

@@ -42,7 +42,9 @@ struct HostFacts {
 
 HostFacts read_host_facts();
 std::vector<Check> judge(const HostFacts& facts);
-std::vector<Check> run_doctor();
+// `builder_root`: the root file system of image builders, which need not be there.
+Check check_builder(const std::string& builder_root);
+std::vector<Check> run_doctor(const std::string& builder_root);
 
 // {6, 18} of "6.18.44-fc"; {0, 0} if it is no release.
 std::pair<int, int> parse_kernel_release(std::string_view release);

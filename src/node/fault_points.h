@@ -7,10 +7,10 @@
 namespace node {
 
 inline constexpr std::array kFaultPoints{
-    "node.place.network",   "node.place.cgroups",  "node.place.storage", "node.place.files",
-    "node.place.socket",    "node.place.shell",    "node.create.place",  "node.create.limits",
-    "node.create.overlay",  "node.create.folder",  "node.create.record", "node.create.start",
-    "node.create.executed", "node.remove.kill",    "node.remove.dead",   "node.remove.cgroups",
-    "node.remove.network",  "node.remove.storage", "node.remove.record"};
+    "node.place.network",  "node.place.cgroups",   "node.place.shell",    "node.place.veth",
+    "node.place.storage",  "node.place.files",     "node.place.socket",   "node.create.place",
+    "node.create.limits",  "node.create.overlay",  "node.create.folder",  "node.create.record",
+    "node.create.start",   "node.create.executed", "node.remove.kill",    "node.remove.dead",
+    "node.remove.cgroups", "node.remove.network",  "node.remove.storage", "node.remove.record"};
 
 }  // namespace node

@@ -11,6 +11,7 @@
 
 #include "base/sys.h"
 #include "jail/image_process.h"
+#include "model/image_reference.h"
 #include "net/stream.h"
 
 namespace node {
@@ -351,7 +352,9 @@ Result<void> ImageJob::take_layer(const Object& message) {
 Result<void> ImageJob::finish(const Object& message) {
   wire::json::Reader reader(message);
   StoredImage image{.name = request_.name,
-                    .source = request_.kind == "pull" ? "registry" : "import",
+                    .source = request_.kind == "pull"               ? "registry"
+                              : model::is_build_name(request_.name) ? "build"
+                                                                    : "import",
                     .with_credentials = request_.kind == "pull"};
   ASSIGN_OR_RETURN(image.digest, reader.required<std::string>("digest"));
   ASSIGN_OR_RETURN(image.platform, reader.required<std::string>("platform"));

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -14,6 +15,7 @@
 #include "base/random.h"
 #include "base/sys.h"
 #include "model/image_reference.h"
+#include "node/doctor.h"
 #include "node/image_firewall.h"
 #include "node/image_job.h"
 #include "node/image_store.h"
@@ -28,6 +30,8 @@ using base::ErrorCode;
 
 constexpr size_t kJobsRunningMax = 4;  // each unpacks on one core
 constexpr size_t kJobsWaitingMax = 1000;
+// Sandboxes fill the disk too, so the images' own arrival is not the only moment to look.
+constexpr base::Milliseconds kRoomCheckInterval{60'000};
 constexpr size_t kFinishedPullsMax = 256;  // kept for those who ask how it went
 
 std::unexpected<Error> invalid(const Error& error) {
@@ -70,7 +74,11 @@ struct Images::State {
   void empty_trash();
   int64_t collect();
   ImageRow row_of(const StoredImage& image) const;
-  ImageGcResult remove_unused(int64_t bytes_max);
+  std::string builder_name() const { return cat("dir:", options.builder_root); }
+  enum class Removable { all, pulled };
+  ImageGcResult remove_unused(int64_t bytes_max, Removable which);
+  ImageGcResult make_room();
+  net::Task<void> keep_room();
 
   net::EventLoop& loop;
   ImagesOptions options;
@@ -120,7 +128,7 @@ Result<std::shared_ptr<Images::Job>> Images::State::start(JobRequest request, bo
 Result<std::shared_ptr<Images::Job>> Images::State::start_by_name(
     const std::string& name, const model::RegistryAccess& access) {
   if (model::is_local_image_path(name)) {
-    if (!options.allow_local) {
+    if (!options.allow_local && name != builder_name()) {
       return base::fail_field("image",
                               "images from the node's disk (dir:, tar:) are not allowed here");
     }
@@ -151,6 +159,7 @@ Result<std::shared_ptr<Images::Job>> Images::State::start_by_name(
 }
 
 net::Task<void> Images::State::run(std::shared_ptr<Job> job, JobRequest request) {
+  make_room();  // before it, not after: what just arrived is not used yet
   auto result = co_await run_in_turn(job, std::move(request));
   job->running = nullptr;
   job->ended.state = result ? "succeeded" : "failed";
@@ -261,12 +270,12 @@ ImageRow Images::State::row_of(const StoredImage& image) const {
           .config = image.config};
 }
 
-ImageGcResult Images::State::remove_unused(int64_t bytes_max) {
+ImageGcResult Images::State::remove_unused(int64_t bytes_max, Removable which) {
   std::vector<const StoredImage*> candidates;
   int64_t total = 0;
   for (const auto& [name, image] : store->images()) {
     total += image.size_bytes();
-    if (!store->in_use(image)) {
+    if (!store->in_use(image) && (which == Removable::all || image.source != "import")) {
       candidates.push_back(&image);
     }
   }
@@ -284,6 +293,41 @@ ImageGcResult Images::State::remove_unused(int64_t bytes_max) {
   }
   result.freed_bytes = collect();
   return result;
+}
+
+ImageGcResult Images::State::make_room() {
+  struct statvfs disk{};
+  constexpr int kAll = 100;
+  if (options.free_percent_min <= 0 || !may_collect ||
+      ::statvfs(cat(options.lib_folder, "/images").c_str(), &disk) != 0) {
+    return {};
+  }
+  const auto block = static_cast<int64_t>(disk.f_frsize);
+  const int64_t wanted =
+      static_cast<int64_t>(disk.f_blocks) / kAll * options.free_percent_min * block;
+  const int64_t lacking = wanted - (static_cast<int64_t>(disk.f_bavail) * block);
+  if (lacking <= 0) {
+    return {};
+  }
+  int64_t total = 0;
+  for (const auto& [name, image] : store->images()) {
+    total += image.size_bytes();
+  }
+  auto result = remove_unused(std::max<int64_t>(total - lacking, -1), Removable::pulled);
+  for (const std::string& name : result.removed) {
+    log.info("image removed to make room", {{"image", name}});
+  }
+  return result;
+}
+
+net::Task<void> Images::State::keep_room() {
+  for (;;) {
+    const auto wake = co_await loop.sleep_until(net::Deadline::after(kRoomCheckInterval));
+    if (wake == net::EventLoop::Wake::cancelled) {
+      co_return;
+    }
+    make_room();
+  }
 }
 
 Images::Images(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -316,7 +360,7 @@ net::Task<Result<ImageLayers>> Images::ensure(std::string name, model::RegistryA
                                               bool always_pull, ImageEvent on_event) {
   const StoredImage* exact = state_->store->find(name);
   const bool is_import =
-      exact != nullptr && exact->source == "import" && !model::is_local_image_path(name);
+      exact != nullptr && exact->source != "registry" && !model::is_local_image_path(name);
   if (!always_pull || is_import) {
     if (auto found = find(name, access)) {
       co_return std::move(*found);
@@ -336,6 +380,15 @@ net::Task<Result<ImageLayers>> Images::ensure(std::string name, model::RegistryA
   }
   co_return std::move(*found);
 }
+
+Result<std::string> Images::builder_image() const {
+  if (const Check check = check_builder(builder_root()); !check.ok) {
+    return base::fail(ErrorCode::not_supported, check.message);
+  }
+  return state_->builder_name();
+}
+
+const std::string& Images::builder_root() const { return state_->options.builder_root; }
 
 Result<std::string> Images::start_pull(const std::string& reference,
                                        const model::RegistryAccess& access) {
@@ -401,14 +454,20 @@ Result<void> Images::remove(const std::string& name) {
   return {};
 }
 
-ImageGcResult Images::gc() { return state_->remove_unused(-1); }
-ImageGcResult Images::shrink(int64_t bytes_max) { return state_->remove_unused(bytes_max); }
+ImageGcResult Images::gc() { return state_->remove_unused(-1, State::Removable::all); }
+ImageGcResult Images::shrink(int64_t bytes_max) {
+  return state_->remove_unused(bytes_max, State::Removable::pulled);
+}
+ImageGcResult Images::make_room() { return state_->make_room(); }
 
 void Images::hold(const ImageLayers& layers) { state_->store->hold(layers); }
 void Images::unhold(const ImageLayers& layers) { state_->store->unhold(layers); }
 
 int64_t Images::collect_layers() {
-  state_->may_collect = true;
+  if (!state_->may_collect) {
+    state_->may_collect = true;
+    state_->group.spawn(state_->keep_room());
+  }
   return state_->collect();
 }
 

@@ -50,7 +50,7 @@ struct ImageRow {
   std::string digest;
   int64_t size_bytes = 0;
   std::string platform;
-  std::string source;  // registry | import
+  std::string source;  // registry | build | import
   int64_t created_ms = 0;
   int64_t last_used_ms = 0;
   bool in_use = false;
@@ -78,7 +78,10 @@ struct ImagesOptions {
   std::string helper;        // path of sandbox-image
   uint32_t id_base = 0;      // the helper's own 65,536 host ids start here
   bool allow_local = false;  // whether "dir:/..." and "tar:/..." work
+  std::string builder_root;  // the root file system of image builders; need not be there
   std::string name_prefix;   // of the nftables table that keeps the helper off link-local
+  // Below so much free space on the images' file system unused images make room; 0: never.
+  int free_percent_min = 10;
 };
 
 // ("pulling" | "pulled", message): an event of the sandbox that waits for the image.
@@ -101,6 +104,11 @@ class Images {
   net::Task<Result<ImageLayers>> ensure(std::string name, model::RegistryAccess access,
                                         bool always_pull, ImageEvent on_event);
 
+  // The name of the image that builders run, whatever `allow_local` says. not_supported, with the
+  // reason, where this host has none.
+  Result<std::string> builder_image() const;
+  const std::string& builder_root() const;
+
   // A pull that nobody has to wait for; the id for progress(), kept for kFinishedPullsMax pulls.
   Result<std::string> start_pull(const std::string& reference, const model::RegistryAccess& access);
   Result<PullProgress> progress(const std::string& pull) const;
@@ -112,8 +120,12 @@ class Images {
   Result<void> remove(const std::string& name);  // not_found, in_use
   // Removes every image that no sandbox uses, and layers of no image.
   ImageGcResult gc();
-  // The same, least recently used first, until the images together are at most that large.
+  // Of those, least recently used first, the ones a registry or a build can give again, until all
+  // images together are at most that large. An imported image is never removed unasked.
   ImageGcResult shrink(int64_t bytes_max);
+  // shrink() by what the file system lacks of free_percent_min. Done by itself before each image
+  // that is fetched and once a minute from collect_layers() on.
+  ImageGcResult make_room();
 
   // A sandbox uses these layers (also again after a restart, before collect_layers()).
   void hold(const ImageLayers& layers);

@@ -190,7 +190,8 @@ class ImagesTest : public testing::Test {
                       .helper = cat(program.substr(0, program.rfind('/')), "/sandbox-image"),
                       .id_base = kIdBase,
                       .allow_local = true,
-                      .name_prefix = prefix()},
+                      .name_prefix = prefix(),
+                      .free_percent_min = free_percent_min_},
                      clock_, log_);
     ASSERT_TRUE(images) << images.error().message;
     images_ = std::move(*images);
@@ -252,6 +253,7 @@ class ImagesTest : public testing::Test {
   base::Log log_{STDERR_FILENO, base::LogLevel::error};
   model::RegistryAccess access_;
   std::vector<std::string> events_;
+  int free_percent_min_ = 0;
   std::unique_ptr<Images> images_;
 };
 
@@ -492,14 +494,41 @@ TEST_F(ImagesTest, layers_of_a_replaced_image_stay_while_a_sandbox_uses_them) {
   EXPECT_EQ(stored("layers").size(), 1U);
 }
 
-TEST_F(ImagesTest, shrinks_by_least_recent_use) {
+TEST_F(ImagesTest, shrinks_by_least_recent_use_and_keeps_what_was_imported) {
   images_->collect_layers();
-  ASSERT_TRUE(import("old", TarBuilder().file("f", std::string(100, '1')).finish()));
+  ASSERT_TRUE(import("imported", TarBuilder().file("f", std::string(100, '0')).finish()));
+  std::vector<std::string> pulled;
+  for (const char digit : {'1', '2'}) {
+    clock_.advance(1h);
+    pulled.push_back(
+        registry_->push(cat("t/shrink:", digit),
+                        {.layers = {TarBuilder().file("f", std::string(100, digit)).finish()}}));
+    ASSERT_TRUE(ensure(pulled.back()));
+  }
   clock_.advance(1h);
-  ASSERT_TRUE(import("new", TarBuilder().file("f", std::string(100, '2')).finish()));
-  clock_.advance(1h);
-  ASSERT_TRUE(images_->find("old", access_));
-  EXPECT_EQ(images_->shrink(150).removed, std::vector<std::string>{"new"});
+  ASSERT_TRUE(images_->find(pulled[0], access_));
+  EXPECT_EQ(images_->shrink(250).removed, std::vector<std::string>{pulled[1]});
+  EXPECT_EQ(images_->shrink(0).removed, std::vector<std::string>{pulled[0]});
+  EXPECT_TRUE(images_->get("imported"));
+}
+
+TEST_F(ImagesTest, makes_room_where_the_disk_lacks_it) {
+  images_->collect_layers();
+  const auto held =
+      ensure(registry_->push("t/held:1", {.layers = {TarBuilder().file("f", "1").finish()}}));
+  ASSERT_TRUE(held);
+  images_->hold(*held);
+  const auto idle = registry_->push("t/idle:1", {.layers = {TarBuilder().file("f", "2").finish()}});
+  ASSERT_TRUE(ensure(idle));
+  EXPECT_TRUE(images_->make_room().removed.empty());
+  close();
+  free_percent_min_ = 100;  // no disk has that
+  open();
+  images_->hold(*held);
+  EXPECT_TRUE(images_->make_room().removed.empty());  // who holds what is not known yet
+  images_->collect_layers();
+  EXPECT_EQ(images_->make_room().removed, std::vector<std::string>{idle});
+  images_->unhold(*held);
 }
 
 TEST_F(ImagesTest, tells_how_a_pull_goes) {

@@ -136,4 +136,13 @@ uint32_t Netlink::index_of(const std::string& interface) const {
   return static_cast<uint32_t>(request.ifr_ifindex);
 }
 
+Result<uint64_t> Netlink::name_space_cookie() const {
+  uint64_t cookie = 0;
+  socklen_t size = sizeof cookie;
+  if (::getsockopt(socket_.get(), SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &size) != 0) {
+    return fail_errno(errno, "ask for the network namespace's cookie");
+  }
+  return cookie;
+}
+
 }  // namespace node

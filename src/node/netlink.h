@@ -52,6 +52,8 @@ class Netlink {
   base::Result<void> run(const NetlinkBatch& batch);
   // The interface's number; nothing (0) if there is none.
   [[nodiscard]] uint32_t index_of(const std::string& interface) const;
+  // A number that no other network namespace of this boot has had: of the one it was opened in.
+  [[nodiscard]] base::Result<uint64_t> name_space_cookie() const;
 
  private:
   explicit Netlink(base::Fd socket) : socket_(std::move(socket)) {}

@@ -39,6 +39,8 @@ constexpr uint32_t kAddressesPerBlock = 254;
 // A new namespace holds lo as 1; asking for 2 saves reading the number back.
 constexpr int kInnerIndex = 2;
 constexpr uint32_t kLoopbackIndex = 1;
+// sockstat and dev of a namespace with two interfaces are below 1 KiB.
+constexpr size_t kProcFileBytesMax = 16'384;
 // Dying places that choose_index() passes over before it deletes one to take its index.
 constexpr size_t kLeftoversMax = 1024;
 
@@ -101,6 +103,13 @@ void add_route(NetlinkBatch& batch, std::string_view what, uint32_t index, uint3
   batch.end();
 }
 
+// Without these a veth gets a queue for each CPU and then goes back to one, at the price of a grace
+// period each.
+void add_one_queue(NetlinkBatch& batch) {
+  batch.attribute_number(IFLA_NUM_TX_QUEUES, uint32_t{1});
+  batch.attribute_number(IFLA_NUM_RX_QUEUES, uint32_t{1});
+}
+
 // Both ends in one message: the host's up, the other one directly in the namespace. (Asking for
 // the other end to be up as well is refused with ENOTCONN.)
 NetlinkBatch veth_pair(const std::string& name, uint32_t index, int name_space) {
@@ -109,6 +118,7 @@ NetlinkBatch veth_pair(const std::string& name, uint32_t index, int name_space) 
   batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_flags = IFF_UP, .ifi_change = IFF_UP});
   batch.attribute_text(IFLA_IFNAME, name);
   batch.attribute(IFLA_ADDRESS, outer_mac(index).data(), sizeof(Mac));
+  add_one_queue(batch);
   const auto info = batch.open(IFLA_LINKINFO);
   batch.attribute_text(IFLA_INFO_KIND, "veth");
   const auto data = batch.open(IFLA_INFO_DATA);
@@ -116,6 +126,7 @@ NetlinkBatch veth_pair(const std::string& name, uint32_t index, int name_space) 
   batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = kInnerIndex});
   batch.attribute_text(IFLA_IFNAME, "eth0");
   batch.attribute(IFLA_ADDRESS, inner_mac(index).data(), sizeof(Mac));
+  add_one_queue(batch);
   batch.attribute_number(IFLA_NET_NS_FD, static_cast<uint32_t>(name_space));
   batch.close(peer);
   batch.close(data);
@@ -150,15 +161,20 @@ struct Sysctl {
 // Written inside: the sandbox's root has no capability over the namespace, so it could neither
 // bind port 80 nor ping without the first two. IPv6 goes off before an interface is there; "all"
 // sets the default of later ones as well.
+constexpr const char* kPingGroups = "/proc/sys/net/ipv4/ping_group_range";
 constexpr std::array<Sysctl, 3> kInnerSysctls = {{
     {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
-    {"/proc/sys/net/ipv4/ping_group_range", "0 2147483647"},
+    {kPingGroups, "0 4294967294"},
     {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
 }};
 
 // Absent files are fine: a kernel without IPv6 has none of its sysctls.
 Result<void> write_sysctl(const std::string& path, std::string_view value) {
   auto written = base::sys::write_file(path, value);
+  if (!written && written.error().errno_value == EINVAL && path == kPingGroups) {
+    // Kernels before 6.4 know no higher group; sandboxes with ids above it cannot ping there.
+    written = base::sys::write_file(path, "0 2147483647");
+  }
   if (!written && written.error().errno_value != ENOENT) {
     return written;
   }
@@ -240,12 +256,33 @@ Result<Subnet> parse_subnet(std::string_view text) {
   return Subnet{.base = base_address, .length = *length, .text = std::string(text)};
 }
 
+bool has_no_socket(std::string_view sockstat) {
+  return base::split(sockstat, '\n').front() == "sockets: used 0";
+}
+
+bool has_no_traffic(std::string_view interfaces) {
+  size_t quiet = 0;
+  for (const auto line : base::split(interfaces, '\n')) {
+    // "  eth0:       0       0 ..."; the two head lines have no colon.
+    const auto colon = line.find(':');
+    if (colon == std::string_view::npos) {
+      continue;
+    }
+    if (line.find_first_not_of(" 0", colon + 1) != std::string_view::npos) {
+      return false;
+    }
+    ++quiet;
+  }
+  return quiet == 2;  // lo and eth0
+}
+
 Network::Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host)
     : options_(std::move(options)),
       subnet_(std::move(subnet)),
       host_name_space_(std::move(host_name_space)),
       host_(std::move(host)),
-      used_(subnet_.capacity(), false) {}
+      used_(std::min(subnet_.capacity(), options_.places_max), false),
+      switched_(used_.size(), false) {}
 
 Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
   if (!is_prefix(options.prefix)) {
@@ -273,10 +310,9 @@ std::string Network::address(uint32_t index) const { return dotted(subnet_.addre
 // A released place whose namespace still dies is passed over, and deleted only if need be.
 Result<uint32_t> Network::choose_index() {
   std::vector<uint32_t> leftovers;
-  for (uint32_t tried = 0; tried < subnet_.capacity() && leftovers.size() < kLeftoversMax;
-       ++tried) {
+  for (uint32_t tried = 0; tried < capacity() && leftovers.size() < kLeftoversMax; ++tried) {
     const auto index = next_;
-    next_ = (next_ + 1) % subnet_.capacity();
+    next_ = (next_ + 1) % capacity();
     if (used_[index]) {
       continue;
     }
@@ -286,22 +322,29 @@ Result<uint32_t> Network::choose_index() {
     leftovers.push_back(index);
   }
   if (leftovers.empty()) {
-    return fail(ErrorCode::overloaded, "no free address left in ", options_.subnet);
+    return fail(ErrorCode::overloaded, "this machine has room for ", capacity(),
+                " sandboxes (addresses of ", options_.subnet, " and user ids) and they are in use");
   }
   RETURN_IF_ERROR(delete_interface(host_, interface(leftovers.front())));
   return leftovers.front();
 }
 
 Result<NetworkPlace> Network::make() {
-  ASSIGN_OR_RETURN(const auto index, choose_index());
-  auto place = make_at(index);
-  if (place) {
-    used_[index] = true;
+  ASSIGN_OR_RETURN(auto place, begin());
+  if (auto finished = finish(place); !finished) {
+    release(place.index);
+    return std::unexpected(std::move(finished).error());
   }
   return place;
 }
 
-Result<NetworkPlace> Network::make_at(uint32_t index) {
+Result<NetworkPlace> Network::begin() {
+  if (!spares_.empty()) {
+    NetworkPlace place = std::move(spares_.front());
+    spares_.pop_front();
+    return place;
+  }
+  ASSIGN_OR_RETURN(const auto index, choose_index());
   auto entered = enter_new_name_space();
   if (::setns(host_name_space_.get(), CLONE_NEWNET) != 0) {
     // In a sandbox's namespace nothing that follows can be right.
@@ -310,14 +353,28 @@ Result<NetworkPlace> Network::make_at(uint32_t index) {
   if (!entered) {
     return std::unexpected(std::move(entered).error());
   }
-  auto& [handle, inside] = *entered;
-  // On any failure from here the namespace goes with its handle, and takes the veth along.
-  RETURN_IF_ERROR(host_.run(veth_pair(interface(index), index, handle.get())));
+  used_[index] = true;
+  return NetworkPlace{.name_space = std::move(entered->handle),
+                      .index = index,
+                      .address = address(index),
+                      .unfinished = std::move(entered->inside)};
+}
+
+// On a failure the namespace goes with its handle, and takes the veth along.
+Result<void> Network::finish(NetworkPlace& place) {
+  if (!place.unfinished) {
+    return {};
+  }
+  const auto index = place.index;
+  Netlink& inside = *place.unfinished;
+  RETURN_IF_ERROR(host_.run(veth_pair(interface(index), index, place.name_space.get())));
   RETURN_IF_ERROR(
       write_sysctl(cat("/proc/sys/net/ipv6/conf/", interface(index), "/disable_ipv6"), "1"));
   RETURN_IF_ERROR(inside.run(inner_end(index, subnet_.address(index))));
   RETURN_IF_ERROR(set_up_host_end(index));
-  return NetworkPlace{.name_space = std::move(handle), .index = index, .address = address(index)};
+  ASSIGN_OR_RETURN(place.cookie, inside.name_space_cookie());
+  place.unfinished.reset();
+  return {};
 }
 
 Result<void> Network::set_up_host_end(uint32_t index) {
@@ -341,6 +398,9 @@ Result<void> Network::set_up_host_end(uint32_t index) {
 }
 
 Result<void> Network::set_open(uint32_t index, bool open) {
+  if (index < switched_.size()) {
+    switched_[index] = true;
+  }
   if (open) {
     return set_up_host_end(index);  // going down has taken route and neighbour along
   }
@@ -364,7 +424,40 @@ Result<void> Network::adopt(uint32_t index) {
 void Network::release(uint32_t index) {
   if (index < used_.size()) {
     used_[index] = false;
+    switched_[index] = false;
   }
+}
+
+void Network::give_back(NetworkPlace place) {
+  if (spares_.size() < spares_max_ && is_as_made(place)) {
+    spares_.push_back(std::move(place));
+    return;
+  }
+  if (sockets_) {
+    sockets_->forget(place.cookie);
+  }
+  release(place.index);
+}
+
+void Network::want_spares(size_t at_most) {
+  spares_max_ = at_most;
+  while (spares_.size() > spares_max_) {
+    release(spares_.front().index);
+    spares_.pop_front();
+  }
+}
+
+bool Network::is_as_made(const NetworkPlace& place) {
+  if (!sockets_ || place.unfinished || place.index >= switched_.size() || switched_[place.index] ||
+      sockets_->saw_one(place.cookie) || ::setns(place.name_space.get(), CLONE_NEWNET) != 0) {
+    return false;
+  }
+  const auto sockets = base::sys::read_file("/proc/thread-self/net/sockstat", kProcFileBytesMax);
+  const auto interfaces = base::sys::read_file("/proc/thread-self/net/dev", kProcFileBytesMax);
+  if (::setns(host_name_space_.get(), CLONE_NEWNET) != 0) {
+    ::abort();  // as in begin()
+  }
+  return sockets && interfaces && has_no_socket(*sockets) && has_no_traffic(*interfaces);
 }
 
 Result<void> Network::reap_unknown() {

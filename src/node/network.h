@@ -5,7 +5,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,18 +15,23 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "node/netlink.h"
+#include "node/socket_watch.h"
 
 namespace node {
 
 struct NetworkOptions {
   std::string prefix;  // of interface names and of the nft table: 1 to 8 of [a-z][a-z0-9]
   std::string subnet;  // "10.201.0.0/16": /8 to /29
+  // There may be fewer places than addresses: nothing else that a place needs has room for more.
+  uint32_t places_max = UINT32_MAX;
 };
 
 struct NetworkPlace {
   base::Fd name_space;  // the only thing that keeps it alive: closed and left by all, it is gone
   uint32_t index = 0;   // the host's end is called prefix + index
   std::string address;  // of eth0 inside
+  uint64_t cookie = 0;  // of the name space, once it is finished
+  std::optional<Netlink> unfinished;  // what finish() works with
 };
 
 struct Subnet {
@@ -41,6 +48,17 @@ base::Result<Subnet> parse_subnet(std::string_view text);
 // The firewall as input of `nft -f -`: replaces the prefix's own table in one transaction.
 std::string firewall_rules(const std::string& prefix, const Subnet& subnet);
 
+// Of /proc/net/sockstat and /proc/net/dev: whether the namespace has no socket at all, and whether
+// no packet has passed any of its interfaces. Text of another form is no proof: false.
+bool has_no_socket(std::string_view sockstat);
+bool has_no_traffic(std::string_view interfaces);
+
+// Bytes since the place was made, as the sandbox sees the direction.
+struct NetworkUsage {
+  int64_t received_bytes = 0;
+  int64_t sent_bytes = 0;
+};
+
 class Network {
  public:
   // Loads the firewall, switches forwarding on. Places of an earlier node stay as they are:
@@ -53,9 +71,24 @@ class Network {
 
   // A place with everything up: lo, eth0 with its address, default route, neighbours, sysctls.
   base::Result<NetworkPlace> make();
+  // The same in two halves, so that a shell can be cloned into it in between and goes on by itself:
+  // a namespace with its sysctls, then its interfaces. A place that is not finished is given back
+  // or released as any other.
+  base::Result<NetworkPlace> begin();
+  base::Result<void> finish(NetworkPlace& place);
+  // From now on make() may take a place that was given back, if it is as it was made.
+  void reuse_untouched(std::unique_ptr<SocketWatch> sockets) { sockets_ = std::move(sockets); }
+  // How many of them may wait for that; more are let go at once. At first none.
+  void want_spares(size_t at_most);
   // false: no packet passes in either direction (loopback still works).
   base::Result<void> set_open(uint32_t index, bool open);
   base::Result<void> adopt(uint32_t index);
+  // Gives a place back whose processes are dead. It is kept for make() only if it is proven that it
+  // is as it was made. Root inside has no power over the namespace, so the only ways to change
+  // anything in it are internet sockets and packets: none was ever made in it, none passed its
+  // interfaces, it holds no socket of any kind, and set_open() left it alone. Everything else
+  // becomes a release().
+  void give_back(NetworkPlace place);
   // Gives the index back; it is used again last of all. The veth goes with its namespace (the
   // kernel deletes it some 10 ms after the last process and descriptor).
   void release(uint32_t index);
@@ -64,15 +97,16 @@ class Network {
   // Deletes the firewall table. For `down` and tests.
   base::Result<void> close_table();
 
+  [[nodiscard]] base::Result<NetworkUsage> usage(uint32_t index) const;
   [[nodiscard]] std::string address(uint32_t index) const;
-  [[nodiscard]] uint32_t capacity() const { return subnet_.capacity(); }
+  [[nodiscard]] uint32_t capacity() const { return static_cast<uint32_t>(used_.size()); }
 
  private:
   Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host);
 
   [[nodiscard]] std::string interface(uint32_t index) const;
   base::Result<uint32_t> choose_index();
-  base::Result<NetworkPlace> make_at(uint32_t index);
+  bool is_as_made(const NetworkPlace& place);
   base::Result<void> set_up_host_end(uint32_t index);
 
   NetworkOptions options_;
@@ -80,7 +114,11 @@ class Network {
   base::Fd host_name_space_;
   Netlink host_;
   std::vector<bool> used_;
+  std::vector<bool> switched_;  // by set_open()
   uint32_t next_ = 0;
+  std::unique_ptr<SocketWatch> sockets_;  // none: no place is used twice
+  size_t spares_max_ = 0;
+  std::deque<NetworkPlace> spares_;  // given back, oldest first; their indices stay used
 };
 
 // Accept rules for a FORWARD policy of DROP (Docker sets it), by the host's own iptables; nothing

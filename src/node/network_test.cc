@@ -4,185 +4,23 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <net/if.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 
 #include "base/sys.h"
+#include "node/network_testing.h"
 #include "node/program.h"
 
 namespace node {
 namespace {
 
 using base::cat;
-
-constexpr int kConnectMillisecondsMax = 3000;
-// Long enough for a packet between two veths a thousand times over; what is dropped stays silent.
-constexpr int kSilenceMilliseconds = 150;
-constexpr uint16_t kPort = 4711;
-
-// While it lives, the thread is in another network namespace.
-class Inside {
- public:
-  explicit Inside(const base::Fd& name_space)
-      : back_(base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value()) {
-    EXPECT_EQ(::setns(name_space.get(), CLONE_NEWNET), 0);
-  }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-  ~Inside() { EXPECT_EQ(::setns(back_.get(), CLONE_NEWNET), 0); }
-
- private:
-  base::Fd back_;
-};
-
-sockaddr_in address_of(const std::string& text, uint16_t port) {
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(port);
-  EXPECT_EQ(::inet_pton(AF_INET, text.c_str(), &address.sin_addr), 1);
-  return address;
-}
-
-base::Fd listen_at(const std::string& text, uint16_t port = kPort) {
-  base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int one = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-  const auto address = address_of(text, port);
-  EXPECT_EQ(::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0)
-      << errno;
-  EXPECT_EQ(::listen(socket.get(), 16), 0);
-  return socket;
-}
-
-// 0 if a connection came about, else its errno; ETIMEDOUT for silence.
-int connect_to(const std::string& text, int milliseconds, uint16_t port = kPort) {
-  const base::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const auto address = address_of(text, port);
-  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
-    return 0;
-  }
-  if (errno != EINPROGRESS) {
-    return errno;
-  }
-  pollfd watched{socket.get(), POLLOUT, 0};
-  if (::poll(&watched, 1, milliseconds) == 0) {
-    return ETIMEDOUT;
-  }
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-  return error;
-}
-
-int connect_from(const NetworkPlace& place, const std::string& text, int milliseconds,
-                 uint16_t port = kPort) {
-  const Inside inside(place.name_space);
-  return connect_to(text, milliseconds, port);
-}
-
-// A network beyond the host: another namespace behind a veth that is no sandbox's. Only in
-// addresses meant for documentation.
-class Outside {
- public:
-  explicit Outside(std::string name) : name_(std::move(name)) {
-    const base::Fd back = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
-    EXPECT_EQ(::unshare(CLONE_NEWNET), 0);
-    name_space_ = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
-    EXPECT_EQ(::setns(back.get(), CLONE_NEWNET), 0);
-    ip(cat("link add ", name_, " type veth peer name beyond netns /proc/", ::getpid(), "/fd/",
-           name_space_.get()));
-    ip(cat("addr add 198.51.100.1/30 dev ", name_));
-    ip(cat("link set ", name_, " up"));
-    {
-      const Inside inside(name_space_);
-      ip("addr add 198.51.100.2/30 dev beyond");
-      ip("link set lo up");
-      ip("link set beyond up");
-    }
-    ip(cat("link show dev ", name_));  // only then does it carry packets at once
-    // Knows no way back but to the host itself, as the internet: works only if the source is the
-    // host's.
-  }
-  Outside(const Outside&) = delete;
-  Outside& operator=(const Outside&) = delete;
-  ~Outside() { ip(cat("link del ", name_)); }
-
-  [[nodiscard]] const base::Fd& name_space() const { return name_space_; }
-
-  static void ip(const std::string& arguments) {
-    std::vector<std::string> all = {"ip"};
-    for (const auto part : base::split(arguments, ' ')) {
-      all.emplace_back(part);
-    }
-    const auto done = run_program(all);
-    EXPECT_TRUE(done.has_value()) << arguments << ": " << done.error().message;
-  }
-
- private:
-  std::string name_;
-  base::Fd name_space_;
-};
-
-class RealNetwork : public testing::Test {
- protected:
-  static constexpr auto kSubnet = "10.253.0.0/24";
-
-  void SetUp() override {
-    if (::geteuid() != 0) {
-      GTEST_SKIP() << "needs root";
-    }
-    // The host of these tests is a namespace of its own: nothing of the real one is touched.
-    ASSERT_EQ(::unshare(CLONE_NEWNET), 0);
-    away_ = true;
-    Outside::ip("link set lo up");
-    auto network = Network::open({.prefix = "tstn", .subnet = kSubnet});
-    ASSERT_TRUE(network.has_value()) << network.error().message;
-    network_ = std::move(*network);
-    ASSERT_TRUE(network_->reap_unknown().has_value());
-  }
-  void TearDown() override {
-    if (network_) {
-      for (uint32_t index = 0; index < network_->capacity(); ++index) {
-        network_->release(index);
-      }
-      EXPECT_TRUE(network_->reap_unknown().has_value());
-      EXPECT_TRUE(network_->close_table().has_value());
-      EXPECT_EQ(interfaces(), 0U);
-      EXPECT_FALSE(run_program({"nft", "list", "tables"}).value().contains("tstn"));
-    }
-    if (away_) {
-      EXPECT_EQ(::setns(real_host_.get(), CLONE_NEWNET), 0);
-    }
-  }
-
-  static bool has_interface(const std::string& name) { return ::if_nametoindex(name.c_str()) != 0; }
-  [[nodiscard]] size_t interfaces() const {
-    size_t count = 0;
-    for (uint32_t index = 0; index < network_->capacity(); ++index) {
-      count += has_interface(cat("tstn", index)) ? 1 : 0;
-    }
-    return count;
-  }
-  NetworkPlace make() {
-    auto place = network_->make();
-    EXPECT_TRUE(place.has_value()) << place.error().message;
-    return std::move(*place);
-  }
-
-  base::Fd real_host_ = base::sys::open("/proc/thread-self/ns/net", O_RDONLY).value();
-  bool away_ = false;
-  std::unique_ptr<Network> network_;
-};
 
 TEST_F(RealNetwork, a_place_has_its_address_route_and_sysctls) {
   const auto place = make();
@@ -198,6 +36,8 @@ TEST_F(RealNetwork, a_place_has_its_address_route_and_sysctls) {
   EXPECT_EQ(ports, "0\n");
   const auto neighbours = run_program({"ip", "neigh"}).value();
   EXPECT_TRUE(neighbours.contains("PERMANENT")) << neighbours;
+  const auto groups = base::sys::read_file("/proc/sys/net/ipv4/ping_group_range", 64).value();
+  EXPECT_TRUE(groups == "0\t4294967294\n" || groups == "0\t2147483647\n") << groups;
 }
 
 TEST_F(RealNetwork, the_host_end_has_no_ipv6) {
@@ -391,6 +231,23 @@ TEST_F(RealNetwork, released_indices_come_back_after_all_others) {
   }
   EXPECT_TRUE(small->reap_unknown().has_value());
   EXPECT_TRUE(small->close_table().has_value());
+}
+
+TEST_F(RealNetwork, no_index_is_given_beyond_the_places_there_are) {
+  auto few = Network::open({.prefix = "tstns", .subnet = kSubnet, .places_max = 2}).value();
+  EXPECT_EQ(few->capacity(), 2U);
+  for (int round = 0; round < 3; ++round) {
+    std::vector<NetworkPlace> places;
+    places.push_back(few->make().value());
+    places.push_back(few->make().value());
+    EXPECT_EQ(few->make().error().code, base::ErrorCode::overloaded);
+    for (const NetworkPlace& place : places) {
+      EXPECT_LT(place.index, 2U);
+      few->release(place.index);
+    }
+  }
+  EXPECT_TRUE(few->reap_unknown().has_value());
+  EXPECT_TRUE(few->close_table().has_value());
 }
 
 TEST_F(RealNetwork, a_failing_make_leaves_nothing_behind) {

@@ -2,10 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "base/sys.h"
@@ -30,6 +34,29 @@ constexpr mode_t kRunMode = 0711;  // the gateway reaches what it may by name
 constexpr mode_t kLibMode = 0700;
 constexpr mode_t kSocketMode = 0660;
 constexpr int kBacklog = 64;
+// 32-bit host ids hold no more ranges, whatever the subnet.
+constexpr uint32_t kSandboxesMax = 65'536;
+// A record and a socket a sandbox: room for more sandboxes than there are addresses.
+constexpr const char* kRecordsSize = "size=512m,mode=0711";
+
+// The folders of sandboxes come and go with them, on the node's only thread: on a disk that can
+// mean waiting for it (ext4 mounted with `discard` waits 4 ms for each folder that goes). Their
+// contents mean nothing after a reboot. What an earlier node left on the disk stays where it is.
+Result<void> keep_in_memory(const std::string& folder) {
+  struct statfs status{};
+  if (::statfs(folder.c_str(), &status) != 0) {
+    return base::fail_errno(errno, "stat ", folder);
+  }
+  ASSIGN_OR_RETURN(const auto entries, base::sys::list_folder(folder));
+  if (status.f_type == TMPFS_MAGIC || !entries.empty()) {
+    return {};
+  }
+  if (::mount("sandboxes", folder.c_str(), "tmpfs", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              kRecordsSize) != 0) {
+    return base::fail_errno(errno, "mount a tmpfs on ", folder);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -59,22 +86,24 @@ struct Node::Parts {
 };
 
 Result<void> Node::Parts::make_folders(const NodeOptions& options) {
+  const std::string sandboxes = options.run_folder + "/sandboxes";
   RETURN_IF_ERROR(base::sys::make_folders(options.run_folder, kRunMode));
-  RETURN_IF_ERROR(base::sys::make_folder(options.run_folder + "/sandboxes", kRunMode));
   RETURN_IF_ERROR(base::sys::make_folders(options.lib_folder, kLibMode));
-  for (const std::string& folder : {options.run_folder, options.run_folder + "/sandboxes"}) {
+  // Two nodes on one state would remove each other's sandboxes.
+  ASSIGN_OR_RETURN(lock,
+                   base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT, 0600));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return base::fail_errno(errno, "another node runs in ", options.run_folder);
+  }
+  RETURN_IF_ERROR(base::sys::make_folder(sandboxes, kRunMode));
+  RETURN_IF_ERROR(keep_in_memory(sandboxes));
+  for (const std::string& folder : {options.run_folder, sandboxes}) {
     if (::chmod(folder.c_str(), kRunMode) != 0) {
       return base::fail_errno(errno, "chmod ", folder);
     }
   }
   if (::chmod(options.lib_folder.c_str(), kLibMode) != 0) {
     return base::fail_errno(errno, "chmod ", options.lib_folder);
-  }
-  // Two nodes on one state would remove each other's sandboxes.
-  ASSIGN_OR_RETURN(lock,
-                   base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT, 0600));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return base::fail_errno(errno, "another node runs in ", options.run_folder);
   }
   return {};
 }
@@ -84,8 +113,9 @@ Result<void> Node::Parts::open_drivers(const NodeOptions& options) {
   ASSIGN_OR_RETURN(storage, Storage::open({.lib_folder = options.lib_folder,
                                            .pool_mb = options.storage_pool_mb,
                                            .driver = options.storage_driver}));
-  ASSIGN_OR_RETURN(network,
-                   Network::open({.prefix = options.name_prefix, .subnet = options.subnet}));
+  ASSIGN_OR_RETURN(network, Network::open({.prefix = options.name_prefix,
+                                           .subnet = options.subnet,
+                                           .places_max = places_of_ids(options.id_base)}));
   ASSIGN_OR_RETURN(cgroups, Cgroups::open(options.name_prefix));
   return {};
 }
@@ -97,13 +127,22 @@ Node::~Node() = default;
 
 Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions options,
                                          base::Clock& clock, base::Log& log) {
-  if (options.id_base < kIdBaseMin) {
-    return base::fail_field("id_base", "id-base must be at least ", kIdBaseMin);
+  if (options.id_base < kIdBaseMin || places_of_ids(options.id_base) == 0) {
+    return base::fail_field("id_base", "id-base must be at least ", kIdBaseMin,
+                            " and leave room for the ids of a sandbox above it");
   }
   auto parts = std::make_unique<Parts>(loop);
   parts->shells = options.shells;
   RETURN_IF_ERROR(parts->make_folders(options));
   RETURN_IF_ERROR(parts->open_drivers(options));
+  // Without it every sandbox gets a network namespace made anew.
+  auto sockets = SocketWatch::open(parts->cgroups->v2_folder(),
+                                   std::min(parts->network->capacity(), kSandboxesMax));
+  if (sockets) {
+    parts->network->reuse_untouched(std::move(*sockets));
+  } else {
+    log.info("network namespaces are not used again", {{"note", sockets.error().message}});
+  }
   for (const std::string& note : parts->storage->notes()) {
     log.info("a storage driver was passed over", {{"note", note}});
   }
@@ -113,7 +152,9 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
                                                 .helper = options.image_helper,
                                                 .id_base = options.id_base,
                                                 .allow_local = options.allow_local_images,
-                                                .name_prefix = options.name_prefix},
+                                                .builder_root = options.builder_root,
+                                                .name_prefix = options.name_prefix,
+                                                .free_percent_min = options.image_free_percent},
                                                clock, log));
   parts->places =
       std::make_unique<Places>(parts->launcher, *parts->storage, *parts->network, *parts->cgroups,

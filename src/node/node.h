@@ -19,12 +19,14 @@ struct NodeOptions {
   size_t shells = 0;
   std::string agent;
   std::string image_helper;
+  std::string builder_root;
   int64_t storage_pool_mb = 0;
   std::string storage_driver;  // "": the best that works
   std::string name_prefix = "sg";
   std::string subnet = "10.201.0.0/16";
   uint32_t id_base = 2'000'000;
   bool allow_local_images = true;
+  int image_free_percent = 10;  // unused images make room below so much free space; 0: never
 };
 
 class Node {

@@ -17,10 +17,11 @@ using base::Fd;
 using base::Result;
 
 // The last id that fits below the overflow range of 32-bit ids.
-constexpr uint64_t kHighestId = 0xFFFF'0000;
+constexpr uint32_t kHighestId = 0xFFFF'0000;
 // Requests of a burst wait here until the agent accepts them.
 constexpr int kAgentBacklog = 128;
 constexpr mode_t kFolderMode = 0750;
+constexpr mode_t kStateMode = 0755;
 constexpr mode_t kSocketMode = 0660;
 
 // How long what was killed at the start may take to be gone, and how often that is looked at.
@@ -42,46 +43,53 @@ Result<void> remove_when_empty(Cgroups& cgroups, const std::string& name) {
 
 }  // namespace
 
+uint32_t places_of_ids(uint32_t id_base) {
+  const uint32_t ranges = id_base < kHighestId ? (kHighestId - id_base) / kIdsPerSandbox : 0;
+  return ranges < 2 ? 0 : ranges - 1;  // the first one is the image helper's
+}
+
 std::string Places::name_of(uint32_t index) { return base::cat("s", index); }
 
-Result<std::unique_ptr<Place>> Places::make() {
+Result<std::unique_ptr<Place>> Places::make(jail::Profile profile) {
   auto place = std::make_unique<Place>();
-  ASSIGN_OR_RETURN(NetworkPlace network, network_.make());
-  place->index = network.index;
+  ASSIGN_OR_RETURN(place->network, network_.begin());
+  place->index = place->network.index;
   base::fault_point("node.place.network");
-  if (auto filled = fill(*place, network); !filled) {
-    network.name_space.reset();
+  if (auto filled = fill(*place, profile); !filled) {
     discard(std::move(place));
     return std::unexpected(std::move(filled).error());
   }
   return place;
 }
 
-Result<void> Places::fill(Place& place, const NetworkPlace& network) {
-  const uint64_t last =
-      options_.id_base + (static_cast<uint64_t>(place.index) + 2) * kIdsPerSandbox;
-  if (last > kHighestId) {
-    return base::fail(base::ErrorCode::unavailable, "no host ids left for sandbox ", place.index);
-  }
+Result<void> Places::fill(Place& place, jail::Profile profile) {
   place.name = name_of(place.index);
-  place.address = network.address;
+  place.address = place.network.address;
   place.owner = owner_of(place.index);
   ASSIGN_OR_RETURN(CgroupEntry cgroup, cgroups_.make(place.name, place.owner));
   base::fault_point("node.place.cgroups");
   place.oom_counter = std::move(cgroup.oom_counter);
+  // As early as it can be: it does its own part while the rest is made here.
+  ASSIGN_OR_RETURN(
+      jail::Shell shell,
+      jail::Shell::make(launcher_, {.id_base = place.owner,
+                                    .network_namespace = place.network.name_space.get(),
+                                    .cgroup_tasks = cgroup.tasks,
+                                    .v2_folder = cgroup.v2_folder.get(),
+                                    .profile = profile}));
+  place.shell.emplace(std::move(shell));
+  base::fault_point("node.place.shell");
+  RETURN_IF_ERROR(network_.finish(place.network));
+  base::fault_point("node.place.veth");
   ASSIGN_OR_RETURN(place.area, storage_.make(place.name, 0));
   base::fault_point("node.place.storage");
   RETURN_IF_ERROR(prepare_area(place));
+  if (profile == jail::Profile::builder) {
+    RETURN_IF_ERROR(prepare_state(place));
+  }
   base::fault_point("node.place.files");
   RETURN_IF_ERROR(prepare_folder(place));
   base::fault_point("node.place.socket");
-  ASSIGN_OR_RETURN(jail::Shell shell,
-                   jail::Shell::make(launcher_, {.id_base = place.owner,
-                                                 .network_namespace = network.name_space.get(),
-                                                 .cgroup_tasks = cgroup.tasks,
-                                                 .v2_folder = cgroup.v2_folder.get()}));
-  place.shell.emplace(std::move(shell));
-  base::fault_point("node.place.shell");
   ASSIGN_OR_RETURN(place.layers, jail::clone_id_mapped(options_.images_folder,
                                                        place.shell->user_namespace().get()));
   return {};
@@ -101,6 +109,17 @@ Result<void> Places::prepare_area(Place& place) {
   return prepare_root_files(area, place.owner);
 }
 
+// In the area, so that it counts against the same limit and goes with it.
+Result<void> Places::prepare_state(Place& place) {
+  const int area = place.area_mount.get();
+  if (::mkdirat(area, jail::kStateFolder, kStateMode) != 0 ||
+      ::fchownat(area, jail::kStateFolder, place.owner, place.owner, AT_SYMLINK_NOFOLLOW) != 0) {
+    return base::fail_errno(errno, "make the builder's state folder");
+  }
+  ASSIGN_OR_RETURN(place.state, jail::clone_plain(base::cat(place.area, "/", jail::kStateFolder)));
+  return {};
+}
+
 Result<void> Places::prepare_folder(Place& place) {
   place.folder = base::cat(options_.sandboxes_folder, "/", kReadyFolderPrefix, place.index);
   RETURN_IF_ERROR(base::sys::make_folder(place.folder, kFolderMode));
@@ -117,10 +136,11 @@ Result<void> Places::prepare_folder(Place& place) {
 void Places::discard(std::unique_ptr<Place> place) {
   const uint32_t index = place->index;
   const std::string folder = place->folder;
+  NetworkPlace network = std::move(place->network);
   place.reset();  // kills and reaps the shell, closes what keeps mounts and the network alive
   // What cannot be removed now is removed at the next start; an index in use is never given out.
   [[maybe_unused]] const auto cgroups = remove_cgroups(index);
-  release_network(index);
+  release_network(index, std::move(network));
   [[maybe_unused]] const auto storage = remove_storage(index);
   if (!folder.empty()) {
     [[maybe_unused]] const auto removed = base::sys::remove_tree(folder);
@@ -128,6 +148,14 @@ void Places::discard(std::unique_ptr<Place> place) {
 }
 
 Result<void> Places::remove_cgroups(uint32_t index) { return cgroups_.remove(name_of(index)); }
+
+void Places::release_network(uint32_t index, NetworkPlace network) {
+  if (network.name_space) {
+    network_.give_back(std::move(network));
+  } else {
+    network_.release(index);
+  }
+}
 
 Result<void> Places::remove_storage(uint32_t index) { return storage_.remove(name_of(index)); }
 

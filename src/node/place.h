@@ -23,6 +23,9 @@ inline constexpr uint32_t kIdsPerSandbox = 65'536;
 // Folders in RUN/sandboxes of places that have no sandbox yet; no id starts with a dot.
 inline constexpr char kReadyFolderPrefix[] = ".ready-";
 
+// How many places have host ids from there on.
+uint32_t places_of_ids(uint32_t id_base);
+
 struct PlaceOptions {
   std::string sandboxes_folder;  // RUN/sandboxes
   std::string images_folder;     // where layers lie; cloned once for each place
@@ -37,10 +40,12 @@ struct Place {
   std::string folder;   // run folder with agent.sock; renamed when a sandbox moves in
   std::string area;     // storage: upper/, work/, spool/
   uint32_t owner = 0;   // host id of the sandbox's root
+  NetworkPlace network;
   std::optional<jail::Shell> shell;
   base::Fd listen;
   base::Fd area_mount;  // detached, so that no host path is seen inside
   base::Fd layers;      // the images folder, id-mapped
+  base::Fd state;       // of a builder: the folder of its state, detached
   base::Fd oom_counter;
 };
 
@@ -55,12 +60,13 @@ class Places {
         options_(std::move(options)) {}
 
   // Leaves nothing behind when it fails.
-  base::Result<std::unique_ptr<Place>> make();
+  base::Result<std::unique_ptr<Place>> make(jail::Profile profile = jail::Profile::sandbox);
   // Gives all of an unused place back. The shell dies here.
   void discard(std::unique_ptr<Place> place);
   // The parts of a place whose processes are dead: each step is idempotent.
   base::Result<void> remove_cgroups(uint32_t index);
-  void release_network(uint32_t index) { network_.release(index); }
+  // `network` is what the sandbox had; empty for one that an earlier node made.
+  void release_network(uint32_t index, NetworkPlace network);
   base::Result<void> remove_storage(uint32_t index);
 
   // At the start: marks the places of living sandboxes as used, then removes every other.
@@ -77,8 +83,9 @@ class Places {
   [[nodiscard]] Cgroups& cgroups() { return cgroups_; }
 
  private:
-  base::Result<void> fill(Place& place, const NetworkPlace& network);
+  base::Result<void> fill(Place& place, jail::Profile profile);
   base::Result<void> prepare_area(Place& place);
+  base::Result<void> prepare_state(Place& place);
   base::Result<void> prepare_folder(Place& place);
 
   const jail::Launcher& launcher_;

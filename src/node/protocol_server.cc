@@ -166,7 +166,7 @@ net::Task<ProtocolServer::Answer> ProtocolServer::call(ConnectionPointer connect
     co_return Object{};
   }
   if (operation == "doctor") {
-    co_return Object{{"checks", to_array(run_doctor())}};
+    co_return Object{{"checks", to_array(run_doctor(images_.builder_root()))}};
   }
   if (operation.starts_with("image_")) {
     auto answered = co_await call_images(std::move(operation), std::move(fields), std::move(fds));
@@ -194,6 +194,17 @@ net::Task<ProtocolServer::Answer> ProtocolServer::call_sandboxes(std::string ope
     CO_ASSIGN_OR_RETURN(const auto id, only_text(fields, "id"));
     CO_ASSIGN_OR_RETURN(const Status status, supervisor_.get(id));
     co_return to_json(status);
+  }
+  if (operation == "stats") {
+    Reader reader(fields);
+    CO_ASSIGN_OR_RETURN(const auto id, reader.optional<std::string>("id"));
+    CO_ASSIGN_OR_RETURN(const auto after, reader.optional<std::string>("after"));
+    CO_RETURN_IF_ERROR(reader.finish());
+    if (!id) {
+      co_return Object{{"sandboxes", to_array(supervisor_.usage_after(after.value_or("")))}};
+    }
+    CO_ASSIGN_OR_RETURN(const Usage usage, supervisor_.usage_of(*id));
+    co_return Object{{"sandboxes", Array{to_json(usage)}}};
   }
   if (operation == "remove") {
     CO_ASSIGN_OR_RETURN(auto id, only_text(fields, "id"));

@@ -1,21 +1,43 @@
 #include "node/shell_pool.h"
 
+#include <unistd.h>
+
+#include "base/sys.h"
+#include "base/text.h"
+
 namespace node {
 namespace {
 
 using base::Milliseconds;
 using base::Result;
 
-// How long nothing must have been asked for before a place is made: longer while many are left.
-constexpr Milliseconds kQuietWhenFull{25};
+// How long nothing must have been asked for before a place is made; when less than one in kLowPart
+// is left, only so long that creates that came together are answered first.
+constexpr Milliseconds kQuiet{25};
 constexpr Milliseconds kQuietWhenLow{3};
+constexpr size_t kLowPart = 8;
+// While others wait for a CPU (the first commands of a burst do), places wait too, for so long.
+constexpr Milliseconds kBusyPatience{500};
 constexpr Milliseconds kAfterFailure{1000};
+constexpr size_t kLoadBytesMax = 256;
+
+// Whether more threads could run right now, this one included, than there are CPUs.
+bool cpus_are_short() {
+  // "0.20 0.18 0.12 1/80 11206": how many run or could, of how many.
+  const auto text = base::sys::read_file("/proc/loadavg", kLoadBytesMax);
+  const auto fields = base::split(text ? std::string_view(*text) : std::string_view(), ' ');
+  const auto running = fields.size() > 3
+                           ? base::parse_number<long>(fields[3].substr(0, fields[3].find('/')))
+                           : std::nullopt;
+  return running && *running > ::sysconf(_SC_NPROCESSORS_ONLN);
+}
 
 }  // namespace
 
 ShellPool::ShellPool(net::EventLoop& loop, Places& places, base::Log& log, size_t wanted)
     : loop_(loop), places_(places), log_(log), wanted_(wanted) {
-  schedule(Milliseconds(0));
+  count_lacking();
+  schedule(std::chrono::steady_clock::now());
 }
 
 ShellPool::~ShellPool() {
@@ -26,14 +48,19 @@ ShellPool::~ShellPool() {
     places_.discard(std::move(ready_.front()));
     ready_.pop_front();
   }
+  places_.network().want_spares(0);
 }
+
+// A removed sandbox's network is only kept for a place that is to be made.
+void ShellPool::count_lacking() { places_.network().want_spares(wanted_ - ready_.size()); }
 
 Result<std::unique_ptr<Place>> ShellPool::take() {
   last_taken_ = std::chrono::steady_clock::now();
   while (!ready_.empty()) {
     std::unique_ptr<Place> place = std::move(ready_.front());
     ready_.pop_front();
-    schedule(kQuietWhenLow);
+    count_lacking();
+    schedule(last_taken_ + quiet());
     const auto early_end = place->shell->outcome();
     if (!early_end) {
       return place;
@@ -45,9 +72,13 @@ Result<std::unique_ptr<Place>> ShellPool::take() {
   return places_.make();
 }
 
-void ShellPool::schedule(Milliseconds wait) {
+bool ShellPool::is_low() const { return ready_.size() * kLowPart < wanted_; }
+
+Milliseconds ShellPool::quiet() const { return is_low() ? kQuietWhenLow : kQuiet; }
+
+void ShellPool::schedule(base::SteadyTime when) {
   if (timer_ == 0 && ready_.size() < wanted_) {
-    timer_ = loop_.add_timer(std::chrono::steady_clock::now() + wait, [this] {
+    timer_ = loop_.add_timer(when, [this] {
       timer_ = 0;
       refill();
     });
@@ -55,19 +86,24 @@ void ShellPool::schedule(Milliseconds wait) {
 }
 
 void ShellPool::refill() {
-  const Milliseconds quiet = ready_.size() * 2 < wanted_ ? kQuietWhenLow : kQuietWhenFull;
-  if (std::chrono::steady_clock::now() < last_taken_ + quiet) {
-    schedule(kQuietWhenLow);
+  const auto now = std::chrono::steady_clock::now();
+  if (now < last_taken_ + quiet()) {
+    schedule(last_taken_ + quiet());
+    return;
+  }
+  if (!is_low() && now < last_taken_ + kBusyPatience && cpus_are_short()) {
+    schedule(now + kQuiet);
     return;
   }
   auto place = places_.make();
   if (!place) {
     log_.error("cannot make a place for a sandbox ahead", {{"error", place.error().message}});
-    schedule(kAfterFailure);
+    schedule(now + kAfterFailure);
     return;
   }
   ready_.push_back(std::move(*place));
-  schedule(Milliseconds(0));
+  count_lacking();
+  schedule(now);
 }
 
 }  // namespace node

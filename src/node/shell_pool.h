@@ -1,7 +1,8 @@
 // The places that are ready ahead of the sandboxes they are for. Owned by the node, loop thread
 // only. Refills itself from the loop, one place a turn and only when no sandbox has been asked for
-// a moment, so that making places keeps creates waiting as little as possible. At most `wanted`
-// places; one that cannot be made is logged and tried again later.
+// a moment and no one waits for a CPU, so that making places keeps creates and first commands
+// waiting as little as possible. At most `wanted` places; one that cannot be made is logged and
+// tried again later.
 #pragma once
 
 #include <deque>
@@ -25,7 +26,10 @@ class ShellPool {
   [[nodiscard]] size_t ready() const { return ready_.size(); }
 
  private:
-  void schedule(base::Milliseconds wait);
+  [[nodiscard]] bool is_low() const;
+  [[nodiscard]] base::Milliseconds quiet() const;
+  void count_lacking();
+  void schedule(base::SteadyTime when);
   void refill();
 
   net::EventLoop& loop_;

@@ -60,7 +60,9 @@ Result<model::ContainerSpec> parse_container(const wire::json::Value& value) {
   ASSIGN_OR_RETURN(auto environment, reader.optional<model::EnvironmentMap>("env"));
   ASSIGN_OR_RETURN(container.user, reader.optional<std::string>("user"));
   ASSIGN_OR_RETURN(container.workdir, reader.optional<std::string>("workdir"));
+  ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
   RETURN_IF_ERROR(reader.finish());
+  container.run_entrypoint = entrypoint.value_or(false);
   container.environment = environment ? std::move(*environment) : model::EnvironmentMap{};
   RETURN_IF_ERROR(check_environment(container.environment));
   if (container.image.empty() || has_nul(container.image)) {
@@ -72,14 +74,15 @@ Result<model::ContainerSpec> parse_container(const wire::json::Value& value) {
   return container;
 }
 
+Array list(const std::vector<std::string>& texts) {
+  Array array;
+  for (const std::string& text : texts) {
+    array.emplace_back(text);
+  }
+  return array;
+}
+
 Object to_json(const ImageConfig& config) {
-  const auto list = [](const std::vector<std::string>& texts) {
-    Array array;
-    for (const std::string& text : texts) {
-      array.emplace_back(text);
-    }
-    return array;
-  };
   Object environment;
   for (const auto& [name, value] : config.environment) {
     environment[name] = value;
@@ -152,8 +155,10 @@ Result<model::SandboxSpec> parse_spec(const Object& object) {
   spec.network = *mode;
   ASSIGN_OR_RETURN(const auto no_new_privileges, reader.optional<bool>("no_new_privileges"));
   ASSIGN_OR_RETURN(const auto always_pull, reader.optional<bool>("always_pull"));
+  ASSIGN_OR_RETURN(const auto builder, reader.optional<bool>("builder"));
   ASSIGN_OR_RETURN(const auto registry, reader.optional<Object>("registry"));
   RETURN_IF_ERROR(reader.finish());
+  spec.builder = builder.value_or(false);
   spec.no_new_privileges = no_new_privileges.value_or(false);
   spec.always_pull = always_pull.value_or(false);
   if (registry) {
@@ -228,11 +233,17 @@ std::string agent_config(const model::SandboxSpec& spec, const ImageConfig& imag
   if (!workdir.starts_with('/')) {
     workdir.insert(0, "/");
   }
-  return wire::json::serialize(Object{{"env", std::move(environment)},
-                                      {"user", container.user.value_or(image.user)},
-                                      {"workdir", std::move(workdir)},
-                                      {"no_new_privileges", spec.no_new_privileges},
-                                      {"pids", Object{{"agent", 1}}}});
+  Object config{{"env", std::move(environment)},
+                {"user", container.user.value_or(image.user)},
+                {"workdir", std::move(workdir)},
+                {"no_new_privileges", spec.no_new_privileges},
+                {"pids", Object{{"agent", 1}}}};
+  if (container.run_entrypoint) {
+    std::vector<std::string> argv = image.entrypoint;
+    argv.insert(argv.end(), image.cmd.begin(), image.cmd.end());
+    config["entrypoint"] = list(argv);
+  }
+  return wire::json::serialize(config);
 }
 
 }  // namespace node

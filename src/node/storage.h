@@ -43,6 +43,8 @@ class Storage {
   // Absent is fine. Space comes back in the background.
   virtual base::Result<void> remove(const std::string& name) = 0;
   virtual base::Result<std::vector<std::string>> list() = 0;
+  // Bytes that count against the area's limit.
+  virtual base::Result<int64_t> used_bytes(const std::string& name) = 0;
   // The folder of an area, whether it exists or not.
   [[nodiscard]] virtual std::string folder(const std::string& name) const = 0;
   [[nodiscard]] virtual std::string driver() const = 0;

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <linux/btrfs.h>
+#include <linux/btrfs_tree.h>
 #include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,7 @@ constexpr uint64_t kQuotaEnableSimple = 4;
 constexpr ino_t kSubvolumeRootInode = 256;
 // One open descriptor each; sandboxes have no business with deeper subvolumes.
 constexpr int kAreaDepthMax = 128;
+constexpr size_t kSysfsBytesMax = 64;
 
 Result<void> enable_quota(const Fd& folder) {
   btrfs_ioctl_quota_ctl_args arguments{};
@@ -62,12 +64,25 @@ Result<void> name_call(const Fd& folder, unsigned long request, const std::strin
   return {};
 }
 
+// Where sysfs shows the quota groups of the file system that `folder` is on.
+std::string qgroups_folder(const Fd& folder) {
+  btrfs_ioctl_fs_info_args info{};
+  if (::ioctl(folder.get(), BTRFS_IOC_FS_INFO, &info) != 0) {
+    return {};
+  }
+  const std::string id = base::hex({reinterpret_cast<const char*>(info.fsid), sizeof info.fsid});
+  // 8-4-4-4-12 digits.
+  return cat("/sys/fs/btrfs/", id.substr(0, 8), '-', id.substr(8, 4), '-', id.substr(12, 4), '-',
+             id.substr(16, 4), '-', id.substr(20), "/qgroups");
+}
+
 class BtrfsStorage final : public Storage {
  public:
   BtrfsStorage(std::string driver, std::string root, Fd folder, bool own_mount)
       : driver_(std::move(driver)),
         root_(std::move(root)),
         folder_(std::move(folder)),
+        qgroups_(qgroups_folder(folder_)),
         own_mount_(own_mount) {}
 
   Result<std::string> make(const std::string& name, int64_t storage_mb) override {
@@ -116,6 +131,25 @@ class BtrfsStorage final : public Storage {
   }
 
   Result<std::vector<std::string>> list() override { return base::sys::list_folder(root_); }
+
+  Result<int64_t> used_bytes(const std::string& name) override {
+    RETURN_IF_ERROR(check_name(name));
+    ASSIGN_OR_RETURN(const auto area,
+                     base::sys::open_at(folder_.get(), name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
+    btrfs_ioctl_ino_lookup_args subvolume{};
+    subvolume.objectid = BTRFS_FIRST_FREE_OBJECTID;
+    if (::ioctl(area.get(), BTRFS_IOC_INO_LOOKUP, &subvolume) != 0) {
+      return fail_errno(errno, "find the subvolume of ", name);
+    }
+    // sysfs has what the kernel counts now; the tree on disk is up to half a minute old.
+    ASSIGN_OR_RETURN(const auto text,
+                     base::sys::read_file(cat(qgroups_, "/0_", subvolume.treeid, "/referenced"),
+                                          kSysfsBytesMax));
+    const auto bytes =
+        base::parse_number<int64_t>(std::string_view(text).substr(0, text.find('\n')));
+    return bytes ? Result<int64_t>(*bytes)
+                 : fail(ErrorCode::internal, "the usage of area ", name, " is not a number");
+  }
 
   [[nodiscard]] std::string folder(const std::string& name) const override {
     return cat(root_, '/', name);
@@ -169,6 +203,7 @@ class BtrfsStorage final : public Storage {
   std::string driver_;
   std::string root_;
   Fd folder_;
+  std::string qgroups_;  // in sysfs
   bool own_mount_;
 };
 

@@ -59,9 +59,11 @@ Result<void> make_image(const std::string& image, int64_t size_mb) {
   const auto unfinished = cat(image, ".unfinished");
   auto made = allocate(unfinished, size_mb);
   if (made) {
-    // One copy of everything: what is beneath is one disk anyway. -K: no discard.
-    const auto run =
-        run_program({"mkfs.btrfs", "-q", "-f", "-K", "-m", "single", "-d", "single", unfinished});
+    // One copy of everything: what is beneath is one disk anyway. -K: no discard. Nodes of half the
+    // usual size: small files are made a tenth faster; with a quarter a link's target would no
+    // longer have PATH_MAX bytes.
+    const auto run = run_program(
+        {"mkfs.btrfs", "-q", "-f", "-K", "-n", "8192", "-m", "single", "-d", "single", unfinished});
     if (!run) {
       made = std::unexpected(run.error());
     }

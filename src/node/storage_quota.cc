@@ -113,6 +113,22 @@ class ProjectQuotaStorage final : public Storage {
     return names;
   }
 
+  Result<int64_t> used_bytes(const std::string& name) override {
+    ASSIGN_OR_RETURN(const auto project, project_of(name));
+    if (xfs_) {
+      fs_disk_quota quota{};
+      if (quota_call(folder_.get(), Q_XGETQUOTA, project, &quota) != 0) {
+        return fail_errno(errno, "read the quota of project ", project);
+      }
+      return static_cast<int64_t>(quota.d_bcount) * (kBytesPerMb / int64_t{kXfsBlocksPerMb});
+    }
+    if_dqblk quota{};
+    if (quota_call(folder_.get(), Q_GETQUOTA, project, &quota) != 0) {
+      return fail_errno(errno, "read the quota of project ", project);
+    }
+    return static_cast<int64_t>(quota.dqb_curspace);
+  }
+
   [[nodiscard]] std::string folder(const std::string& name) const override {
     return cat(root_, '/', name);
   }

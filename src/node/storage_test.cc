@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <linux/btrfs.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
@@ -81,6 +82,11 @@ class RealStorage : public testing::TestWithParam<const char*> {
     }
     if (!folder_.empty()) {
       EXPECT_FALSE(mountinfo().contains(folder_));
+      // Another process' copy of the mount (a sandbox being made beside this) holds it a moment.
+      const auto late = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+      while (has_loop_device(image()) && std::chrono::steady_clock::now() < late) {
+        ::sched_yield();
+      }
       EXPECT_FALSE(has_loop_device(image()));
       EXPECT_TRUE(base::sys::remove_tree(folder_).has_value());
     }
@@ -121,6 +127,21 @@ TEST_P(RealStorage, a_write_past_the_limit_fails_and_the_next_area_is_untouched)
   EXPECT_LE(filled.bytes, 16 << 20);
   EXPECT_GE(filled.bytes, 8 << 20);
   EXPECT_EQ(fill(other + "/upper/file", 4 << 20).error, 0);
+}
+
+TEST_P(RealStorage, what_an_area_uses_is_counted) {
+  const auto area = storage_->make("a", 64).value();
+  (void)storage_->make("b", 64).value();
+  const auto before = storage_->used_bytes("a");
+  ASSERT_TRUE(before.has_value()) << before.error().message;
+  ASSERT_EQ(fill(area + "/upper/file", 24 << 20).error, 0);
+  const base::Fd folder(::open(area.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  ASSERT_EQ(::syncfs(folder.get()), 0);
+  const int64_t grown = storage_->used_bytes("a").value() - *before;
+  EXPECT_GE(grown, 23 << 20);
+  EXPECT_LE(grown, 26 << 20);
+  EXPECT_LE(storage_->used_bytes("b").value(), 1 << 20);
+  EXPECT_FALSE(storage_->used_bytes("absent").has_value());
 }
 
 TEST_P(RealStorage, spooled_output_counts_in_the_same_limit) {

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -75,6 +76,14 @@ class TmpfsStorage final : public Storage {
   }
 
   Result<std::vector<std::string>> list() override { return base::sys::list_folder(root_); }
+
+  Result<int64_t> used_bytes(const std::string& name) override {
+    struct statvfs status{};
+    if (::statvfs(folder(name).c_str(), &status) != 0) {
+      return fail_errno(errno, "stat ", folder(name));
+    }
+    return static_cast<int64_t>((status.f_blocks - status.f_bfree) * status.f_frsize);
+  }
 
   [[nodiscard]] std::string folder(const std::string& name) const override {
     return cat(root_, '/', name, '/', kMountName);

@@ -87,9 +87,36 @@ std::vector<Status> Supervisor::list() const {
   return all;
 }
 
+std::vector<Usage> Supervisor::usage_after(const std::string& after) const {
+  std::vector<Usage> page;
+  for (auto at = sandboxes_.upper_bound(after); at != sandboxes_.end() && page.size() < kUsagePage;
+       ++at) {
+    const Sandbox& sandbox = *at->second;
+    if (sandbox.status.state == State::ready && sandbox.has_place) {
+      page.push_back(read_usage(places_, sandbox.record.index, at->first));
+    }
+  }
+  return page;
+}
+
+Result<Usage> Supervisor::usage_of(const std::string& id) const {
+  const auto found = sandboxes_.find(id);
+  if (found == sandboxes_.end()) {
+    return base::fail(ErrorCode::not_found, "sandbox ", id, " does not exist");
+  }
+  if (found->second->status.state != State::ready || !found->second->has_place) {
+    return base::fail(ErrorCode::not_ready, "sandbox ", id, " is not ready");
+  }
+  return read_usage(places_, found->second->record.index, id);
+}
+
 net::Task<Result<Status>> Supervisor::create(model::SandboxSpec spec) {
   if (const auto found = sandboxes_.find(spec.id); found != sandboxes_.end()) {
     co_return found->second->status;
+  }
+  if (spec.builder) {
+    CO_ASSIGN_OR_RETURN(spec.containers.front().image, images_.builder_image());
+    spec.always_pull = true;  // the folder may be another version's by now
   }
   const auto sandbox = std::make_shared<Sandbox>();
   sandbox->status.id = spec.id;
@@ -149,10 +176,14 @@ net::Task<void> Supervisor::pull_and_start(SandboxPointer sandbox, model::Sandbo
 
 net::Task<Result<void>> Supervisor::start(SandboxPointer sandbox, model::SandboxSpec spec,
                                           ImageLayers layers) {
+  if (spec.containers.front().run_entrypoint && layers.config.entrypoint.empty() &&
+      layers.config.cmd.empty()) {
+    co_return base::fail_field("run_entrypoint", "the image has neither ENTRYPOINT nor CMD");
+  }
   const auto begin = clock_.steady();
   sandbox->changing = true;
   images_.hold(layers);
-  auto taken = pool_->take();
+  auto taken = spec.builder ? places_.make(jail::Profile::builder) : pool_->take();
   Result<void> started;
   if (!taken) {
     started = std::unexpected(std::move(taken).error());
@@ -174,7 +205,10 @@ net::Task<Result<void>> Supervisor::start(SandboxPointer sandbox, model::Sandbox
     sandbox->status.image_digest = sandbox->record.image_digest;
     sandbox->status.start_ms =
         std::chrono::duration_cast<Milliseconds>(clock_.steady() - begin).count();
+    sandbox->network = std::move((*taken)->network);
     adopt_process(sandbox, (*taken)->shell->take_process());
+    // Closing its mounts waits for a grace period each; the answer goes out first.
+    loop_.post([spent = std::shared_ptr<Place>(std::move(*taken))] {});
   } else {
     images_.unhold(layers);
     if (taken) {
@@ -226,7 +260,8 @@ Result<void> Supervisor::prepare(Sandbox& sandbox, Place& place, const model::Sa
                                       .listen = place.listen.get(),
                                       .config = config.get(),
                                       .oom_counter = place.oom_counter.get(),
-                                      .spool = spool.get()}));
+                                      .spool = spool.get(),
+                                      .state = place.state.get()}));
   base::fault_point("node.create.start");
   return {};
 }
@@ -331,7 +366,7 @@ net::Task<Result<void>> Supervisor::remove_parts(SandboxPointer sandbox) {
     base::fault_point("node.remove.cgroups");
     CO_RETURN_IF_ERROR(places_.remove_storage(index));
     base::fault_point("node.remove.storage");
-    places_.release_network(index);
+    places_.release_network(index, std::move(sandbox->network));
     base::fault_point("node.remove.network");
     sandbox->has_place = false;
   }

@@ -21,11 +21,15 @@
 #include "node/record.h"
 #include "node/shell_pool.h"
 #include "node/status.h"
+#include "node/usage.h"
 
 namespace node {
 
 class Supervisor {
  public:
+  // A page takes a few milliseconds, in which the node does nothing else.
+  static constexpr size_t kUsagePage = 100;
+
   Supervisor(net::EventLoop& loop, Places& places, Images& images, base::Clock& clock,
              base::Log& log);
   Supervisor(const Supervisor&) = delete;
@@ -42,6 +46,9 @@ class Supervisor {
   net::Task<base::Result<Status>> create(model::SandboxSpec spec);
   [[nodiscard]] base::Result<Status> get(const std::string& id) const;  // not_found
   [[nodiscard]] std::vector<Status> list() const;
+  // Of the ready ones after `after` in order of their ids, at most kUsagePage.
+  [[nodiscard]] std::vector<Usage> usage_after(const std::string& after) const;
+  [[nodiscard]] base::Result<Usage> usage_of(const std::string& id) const;  // not_found, not_ready
   // Ends when nothing of it is left; unknown ids are fine.
   net::Task<base::Result<void>> remove(std::string id);
   base::Result<void> set_network(const std::string& id, model::NetworkMode mode);
@@ -58,6 +65,7 @@ class Supervisor {
     Status status;
     Record record;
     bool has_place = false;  // `record.index` is its own
+    NetworkPlace network;    // empty for one that an earlier node made
     base::Fd process;        // pidfd while PID 1 has not been seen to end
     bool changing = false;   // a start or a removal is under way
     bool removing = false;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -139,6 +140,7 @@ class NodeTest : public testing::Test {
     }
     stop_node(SIGTERM);
     close_drivers();
+    EXPECT_EQ(::umount((folder_ + "/run/sandboxes").c_str()), 0);
     EXPECT_TRUE(base::sys::remove_tree(folder_));
   }
 

@@ -1,5 +1,7 @@
 #include "server/answers_json.h"
 
+#include "service/cpus.h"
+
 namespace server {
 namespace {
 
@@ -9,13 +11,29 @@ using wire::json::Value;
 
 Value text_or_null(const std::string& text) { return text.empty() ? Value(nullptr) : Value(text); }
 
-// Thousandths as a number: 2, 0.5, 1.234.
-Value cpus_json(int64_t millicpus) {
-  constexpr int64_t kThousand = 1000;
-  if (millicpus % kThousand == 0) {
-    return millicpus / kThousand;
+Object amounts_json(const model::Amounts& amounts) {
+  return Object{{"cpus", service::cpus_json(amounts[0])},
+                {"memory_mb", amounts[1]},
+                {"storage_mb", amounts[2]},
+                {"sandboxes", amounts[3]}};
+}
+
+// null: no limit.
+Object limits_json(const model::Limits& limits) {
+  const auto one = [](const std::optional<int64_t>& limit) {
+    return limit ? Value(*limit) : Value(nullptr);
+  };
+  return Object{{"cpus", limits[0] ? service::cpus_json(*limits[0]) : Value(nullptr)},
+                {"memory_mb", one(limits[1])},
+                {"storage_mb", one(limits[2])},
+                {"sandboxes", one(limits[3])}};
+}
+
+Value queue_json(const std::optional<service::Admission::Place>& place) {
+  if (!place) {
+    return nullptr;
   }
-  return static_cast<double>(millicpus) / static_cast<double>(kThousand);
+  return Object{{"position", place->position}, {"reason", place->reason}};
 }
 
 std::string_view container_state(model::SandboxState state) {
@@ -36,7 +54,30 @@ Value time_json(int64_t ms) {
   return ms == 0 ? Value(nullptr) : Value(base::rfc3339(base::from_ms(ms)));
 }
 
-Object sandbox_json(const service::SandboxRow& row) {
+Object quotas_json(const service::Admission::Overview& overview) {
+  Array items;
+  for (const auto& team : overview.teams) {
+    items.push_back(Object{{"team", team.quota.name},
+                           {"quota", limits_json(team.quota.nominal)},
+                           {"borrowing_limit", limits_json(team.quota.borrowing)},
+                           {"lending_limit", limits_json(team.quota.lending)},
+                           {"reclaim", team.quota.reclaim},
+                           {"drained", team.drained},
+                           {"used", amounts_json(team.share.used)},
+                           {"own", amounts_json(team.share.own)},
+                           {"borrowed", amounts_json(team.share.borrowed)},
+                           {"lent", amounts_json(team.share.lent)},
+                           {"queued", team.queued}});
+  }
+  return Object{{"items", std::move(items)},
+                {"pool", Object{{"size", amounts_json(overview.pool_size)},
+                                {"used", amounts_json(overview.pool_used)}}},
+                {"total", Object{{"limit", limits_json(overview.total)},
+                                 {"used", amounts_json(overview.used)}}}};
+}
+
+Object sandbox_json(const service::SandboxRow& row, const service::Admission& admission) {
+  const model::Amounts borrowed = admission.borrowed(row);
   Object labels;
   for (const auto& [key, value] : row.labels) {
     labels[key] = value;
@@ -54,7 +95,7 @@ Object sandbox_json(const service::SandboxRow& row) {
       {"message", text_or_null(row.message)},
       {"image", row.image},
       {"image_digest", text_or_null(row.image_digest)},
-      {"cpus", cpus_json(row.resources.millicpus)},
+      {"cpus", service::cpus_json(row.resources.millicpus)},
       {"memory_mb", row.resources.memory_mb},
       {"storage_mb", row.resources.storage_mb},
       {"labels", std::move(labels)},
@@ -64,8 +105,8 @@ Object sandbox_json(const service::SandboxRow& row) {
       {"network", Object{{"mode", model::to_string(row.network)}}},
       {"no_new_privileges", row.no_new_privileges},
       {"containers", containers},
-      {"queue", nullptr},
-      {"borrowed", Object{{"cpus", 0}, {"memory_mb", 0}}},
+      {"queue", queue_json(admission.place_of(row))},
+      {"borrowed", Object{{"cpus", service::cpus_json(borrowed[0])}, {"memory_mb", borrowed[1]}}},
       {"node", text_or_null(row.node)},
       {"lease_sec", row.lease_sec},
       {"max_lifetime_sec", row.max_lifetime_sec},
@@ -90,6 +131,22 @@ Object event_json(const service::SandboxEvent& event) {
     out["container"] = event.container;
   }
   return out;
+}
+
+Object audit_json(const service::AuditRow& row) {
+  auto details = wire::json::parse(row.details_json);
+  return Object{{"id", row.id},
+                {"at", time_json(row.at_ms)},
+                {"team", text_or_null(row.team)},
+                {"event", row.event},
+                {"sandbox", text_or_null(row.sandbox)},
+                {"caller", text_or_null(row.caller)},
+                {"token", text_or_null(row.token)},
+                {"remote", text_or_null(row.remote)},
+                {"status", row.status == 0 ? Value(nullptr) : Value(row.status)},
+                {"error", text_or_null(row.error)},
+                {"duration_ms", row.duration_ms < 0 ? Value(nullptr) : Value(row.duration_ms)},
+                {"details", details ? std::move(*details) : Value(Object{})}};
 }
 
 Object image_json(const service::ImageInfo& image) {

@@ -9,8 +9,12 @@
 
 namespace server {
 
-wire::json::Object sandbox_json(const service::SandboxRow& row);
+// `admission` tells its place in the queue and what of it is borrowed.
+wire::json::Object sandbox_json(const service::SandboxRow& row,
+                                const service::Admission& admission);
+wire::json::Object quotas_json(const service::Admission::Overview& overview);
 wire::json::Object event_json(const service::SandboxEvent& event);
+wire::json::Object audit_json(const service::AuditRow& row);
 wire::json::Object image_json(const service::ImageInfo& image);
 wire::json::Object pull_json(const std::string& id, const service::PullProgress& progress);
 wire::json::Object registry_json(const service::RegistryView& registry);

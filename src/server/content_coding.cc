@@ -1,12 +1,9 @@
 #include "server/content_coding.h"
 
-#include <zlib.h>
-#include <zstd.h>
-
-#include <array>
-#include <memory>
+#include <optional>
 
 #include "base/text.h"
+#include "server/content_stream.h"
 
 namespace server {
 namespace {
@@ -14,114 +11,106 @@ namespace {
 using base::ErrorCode;
 using base::Result;
 
-constexpr size_t kPieceBytes = 64 * 1024;
-// zlib: window of 32 KiB, 16 selects the gzip frame.
-constexpr int kGzipWindowBits = 15 + 16;
-constexpr int kMemoryLevel = 8;  // zlib's default
-// The bytes are sent once; speed counts more than the last per cent.
-constexpr int kGzipLevel = 1;
+constexpr int kQualityMost = 1000;
+constexpr size_t kQualityDigits = 3;
 
-std::unexpected<base::Error> too_large(size_t bytes_max) {
-  return base::fail(ErrorCode::body_too_large, "the inflated body exceeds ", bytes_max, " bytes");
+// "q=0.25" in thousandths (RFC 9110 12.4.2), 1000 where there is none; 0 for what is no quality:
+// nobody is sent what he may not have asked for.
+int parse_quality(std::string_view parameters) {
+  parameters = base::trim(parameters);
+  if (parameters.empty()) {
+    return kQualityMost;
+  }
+  if (!parameters.starts_with("q=") && !parameters.starts_with("Q=")) {
+    return 0;
+  }
+  const std::string_view text = parameters.substr(2);
+  if (text.empty() || (text[0] != '0' && text[0] != '1') || (text.size() > 1 && text[1] != '.') ||
+      text.size() > 2 + kQualityDigits) {
+    return 0;
+  }
+  std::string digits(text.size() > 2 ? text.substr(2) : "");
+  digits.resize(kQualityDigits, '0');
+  const auto fraction = base::parse_number<int>(digits);
+  if (!fraction || *fraction < 0) {
+    return 0;
+  }
+  return text[0] == '1' ? kQualityMost : *fraction;
 }
 
-Result<std::string> gunzip(const std::string& body, size_t bytes_max) {
-  z_stream stream{};
-  if (inflateInit2(&stream, kGzipWindowBits) != Z_OK) {
-    return base::fail(ErrorCode::internal, "zlib could not start");
-  }
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&stream, inflateEnd);
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(body.data()));
-  stream.avail_in = static_cast<uInt>(body.size());
-  std::string out;
-  std::array<char, kPieceBytes> piece;
-  for (int status = Z_OK; status != Z_STREAM_END;) {
-    stream.next_out = reinterpret_cast<Bytef*>(piece.data());
-    stream.avail_out = static_cast<uInt>(piece.size());
-    status = inflate(&stream, Z_NO_FLUSH);
-    if (status != Z_OK && status != Z_STREAM_END) {
-      return base::fail(ErrorCode::malformed, "the body is not valid gzip");
+// The quality that is given to `name` itself.
+std::optional<int> named_quality(std::string_view accept_encoding, std::string_view name) {
+  for (const std::string_view part : base::split(accept_encoding, ',')) {
+    const size_t semicolon = part.find(';');
+    if (base::equals_ignoring_case(base::trim(part.substr(0, semicolon)), name)) {
+      return semicolon == part.npos ? kQualityMost : parse_quality(part.substr(semicolon + 1));
     }
-    const size_t made = piece.size() - stream.avail_out;
-    if (out.size() + made > bytes_max) {
-      return too_large(bytes_max);
-    }
-    out.append(piece.data(), made);
   }
-  if (stream.avail_in != 0) {
-    return base::fail(ErrorCode::malformed, "bytes behind the gzip body");
-  }
-  return out;
+  return std::nullopt;
 }
 
-Result<std::string> decode_zstd(const std::string& body, size_t bytes_max) {
-  const std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream(ZSTD_createDStream(),
-                                                                        ZSTD_freeDStream);
-  ZSTD_inBuffer in{body.data(), body.size(), 0};
-  std::string out;
-  std::array<char, kPieceBytes> piece;
-  size_t hint = 1;
-  while (hint != 0) {
-    ZSTD_outBuffer made{piece.data(), piece.size(), 0};
-    hint = ZSTD_decompressStream(stream.get(), &made, &in);
-    const bool stuck = made.pos == 0 && in.pos == in.size && hint != 0;
-    if (ZSTD_isError(hint) != 0 || stuck) {
-      return base::fail(ErrorCode::malformed, "the body is not valid zstd");
-    }
-    if (out.size() + made.pos > bytes_max) {
-      return too_large(bytes_max);
-    }
-    out.append(piece.data(), made.pos);
-  }
-  if (in.pos != in.size) {
-    return base::fail(ErrorCode::malformed, "bytes behind the zstd body");
-  }
-  return out;
+int gzip_quality(std::string_view accept_encoding) {
+  return named_quality(accept_encoding, "gzip")
+      .value_or(named_quality(accept_encoding, "*").value_or(0));
 }
 
 }  // namespace
 
-Result<std::string> decode_content(std::string_view coding, std::string body, size_t bytes_max) {
-  if (coding.empty() || base::equals_ignoring_case(coding, "identity")) {
-    return body;
+std::string_view coding_name(Coding coding) {
+  switch (coding) {
+    case Coding::gzip:
+      return "gzip";
+    case Coding::zstd:
+      return "zstd";
+    case Coding::identity:
+      break;
   }
-  if (base::equals_ignoring_case(coding, "gzip")) {
-    return gunzip(body, bytes_max);
-  }
-  if (base::equals_ignoring_case(coding, "zstd")) {
-    return decode_zstd(body, bytes_max);
-  }
-  return base::fail(ErrorCode::not_supported, "Content-Encoding must be gzip, zstd or identity");
+  return "identity";
 }
 
-std::string gzip(std::string_view bytes) {
-  z_stream stream{};
-  if (deflateInit2(&stream, kGzipLevel, Z_DEFLATED, kGzipWindowBits, kMemoryLevel,
-                   Z_DEFAULT_STRATEGY) != Z_OK) {
-    return {};
+Coding choose_coding(const std::string* accept_encoding) {
+  if (accept_encoding == nullptr) {
+    return Coding::identity;
   }
-  std::string out(deflateBound(&stream, bytes.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(out.data());
-  stream.avail_out = static_cast<uInt>(out.size());
-  deflate(&stream, Z_FINISH);
-  out.resize(out.size() - stream.avail_out);
-  deflateEnd(&stream);
+  const int gzip = gzip_quality(*accept_encoding);
+  const int zstd = named_quality(*accept_encoding, "zstd").value_or(0);
+  const int plain = named_quality(*accept_encoding, "identity").value_or(0);
+  if (zstd > 0 && zstd >= gzip && zstd >= plain) {
+    return Coding::zstd;
+  }
+  return gzip > 0 && gzip >= plain ? Coding::gzip : Coding::identity;
+}
+
+bool accepts_gzip(const std::string* accept_encoding) {
+  return accept_encoding != nullptr && gzip_quality(*accept_encoding) > 0;
+}
+
+Result<std::string> decode_content(std::string_view coding, std::string body, size_t bytes_max) {
+  ASSIGN_OR_RETURN(const auto decoder, ContentDecoder::make(coding, bytes_max));
+  if (!decoder) {
+    return body;
+  }
+  std::string_view input = body;
+  std::string out;
+  for (bool more = true; more;) {
+    ASSIGN_OR_RETURN(const auto piece, decoder->next(input));
+    out.append(piece);
+    more = !piece.empty() || !input.empty();
+  }
+  if (!decoder->finished()) {
+    return base::fail(ErrorCode::malformed, "the ", coding, " body is cut off");
+  }
   return out;
 }
 
-bool accepts_gzip(std::string_view accept_encoding) {
-  for (const std::string_view part : base::split(accept_encoding, ',')) {
-    const size_t semicolon = part.find(';');
-    const std::string_view name = base::trim(part.substr(0, semicolon));
-    const std::string_view quality =
-        semicolon == std::string_view::npos ? "" : base::trim(part.substr(semicolon + 1));
-    if (base::equals_ignoring_case(name, "gzip")) {
-      return quality != "q=0" && quality != "q=0.0" && quality != "q=0.00" && quality != "q=0.000";
-    }
+std::string encode_content(Coding coding, std::string_view bytes) {
+  const auto encoder = ContentEncoder::make(coding);
+  if (!encoder) {
+    return std::string(bytes);
   }
-  return false;
+  std::string out(encoder->add(bytes));
+  out += encoder->finish();
+  return out;
 }
 
 }  // namespace server

@@ -3,13 +3,26 @@
 #include <algorithm>
 
 #include "server/content_coding.h"
+#include "server/v1_json.h"
 #include "wire/json.h"
 
 namespace server {
 
 using wire::http::HeadBuilder;
 
+bool is_of_store(const Error& error) {
+  return (error.code == ErrorCode::internal || error.code == ErrorCode::unavailable ||
+          error.code == ErrorCode::disk_full) &&
+         error.message.find("database: ") != std::string::npos;
+}
+
 Error public_error(Error error) {
+  // What the store says of its trouble names hosts, users and tables; the log has it.
+  if (is_of_store(error)) {
+    error.message = error.code == ErrorCode::disk_full     ? "the store's disk is full"
+                    : error.code == ErrorCode::unavailable ? "the store does not answer"
+                                                           : "the store failed";
+  }
   switch (error.code) {
     case ErrorCode::io:
       // The message names files of ours; the log has it.
@@ -26,6 +39,14 @@ Error public_error(Error error) {
   }
 }
 
+Result<bool> scope_parameter(const Exchange& exchange) {
+  ASSIGN_OR_RETURN(const auto scope, exchange.request().parameter("scope"));
+  if (scope && *scope != "all") {
+    return base::fail_field("scope", "'scope' must be all");
+  }
+  return scope.has_value();
+}
+
 Result<void> Exchange::check_parameters(std::initializer_list<std::string_view> known) const {
   ASSIGN_OR_RETURN(const auto parameters, request_.parameters());
   std::vector<std::string_view> seen;
@@ -39,7 +60,9 @@ Result<void> Exchange::check_parameters(std::initializer_list<std::string_view> 
       return base::fail(ErrorCode::malformed, "query parameter '", name, "' is given twice");
     }
     seen.push_back(name);
-    if (!base::is_utf8(value)) {
+    // The name of a file is bytes.
+    const bool is_path = name == "path" || name == "to";
+    if (!is_path && !base::is_utf8(value)) {
       return base::fail(ErrorCode::malformed, "query parameter '", name, "' is not UTF-8");
     }
   }
@@ -96,12 +119,24 @@ Task<Result<std::string>> Exchange::read_body(size_t bytes_max) {
     co_return std::unexpected(std::move(error));
   }
   const std::string* coding = request_.find("content-encoding");
-  co_return decode_content(coding == nullptr ? "" : *coding, std::move(*body), bytes_max);
+  if (coding == nullptr) {
+    co_return std::move(*body);
+  }
+  // A small body may become a large one.
+  auto decode = [coding, &body, bytes_max] {
+    return decode_content(*coding, std::move(*body), bytes_max);
+  };
+  co_return co_await code(bytes_max, decode);
 }
 
 HeadBuilder Exchange::start_head(int status) const {
   HeadBuilder head = HeadBuilder::response(status);
   head.add("x-request-id", request_id_).add("x-content-type-options", "nosniff");
+  if (rate_left_.limit > 0) {
+    head.add("ratelimit-limit", base::cat(rate_left_.limit));
+    head.add("ratelimit-remaining", base::cat(rate_left_.remaining));
+    head.add("ratelimit-reset", base::cat(rate_left_.reset_sec));
+  }
   return head;
 }
 
@@ -128,13 +163,23 @@ Task<Result<void>> Exchange::answer_whole(HeadBuilder head, int status, std::str
   co_return co_await client_.write_all(text, is_head() ? std::string_view() : body, kWritePatience);
 }
 
+Task<Result<void>> Exchange::switch_protocols(HeadBuilder head) {
+  constexpr int kSwitching = 101;
+  answered_ = kSwitching;
+  keep_alive_ = false;
+  co_return co_await client_.write_all(head.finish(), kWritePatience);
+}
+
 Task<Result<void>> Exchange::answer_json(int status, std::string body, Headers headers) {
   HeadBuilder head = start_head(status);
   head.add("content-type", "application/json");
-  const std::string* accept = request_.find("accept-encoding");
-  if (body.size() >= kCompressBytesMin && accept != nullptr && accepts_gzip(*accept)) {
-    body = gzip(body);
-    head.add("content-encoding", "gzip").add("vary", "accept-encoding");
+  const Coding coding = body.size() < kCompressBytesMin
+                            ? Coding::identity
+                            : choose_coding(request_.find("accept-encoding"));
+  if (coding != Coding::identity) {
+    auto encode = [coding, &body] { return encode_content(coding, body); };
+    body = co_await code(body.size(), encode);
+    head.add("content-encoding", coding_name(coding)).add("vary", "accept-encoding");
   }
   for (const auto& [name, value] : headers) {
     head.add(name, value);
@@ -165,9 +210,12 @@ Task<Result<void>> Exchange::answer_error(Error error) {
   error = public_error(std::move(error));
   const int status = base::http_status(error.code);
   Headers headers;
+  std::string retry_after = "1";
   for (const auto& [key, value] : error.details) {
     if (key == "allow") {
       headers.emplace_back("allow", value);
+    } else if (key == "retry_after") {
+      retry_after = value;
     }
   }
   if (error.code == ErrorCode::unauthenticated) {
@@ -175,10 +223,11 @@ Task<Result<void>> Exchange::answer_error(Error error) {
   }
   if (error.code == ErrorCode::overloaded || error.code == ErrorCode::rate_limited ||
       error.code == ErrorCode::unavailable || error.code == ErrorCode::draining) {
-    headers.emplace_back("retry-after", "1");
+    headers.emplace_back("retry-after", retry_after);
   }
-  co_return co_await answer_json(status, wire::json::error_body(error, request_id_),
-                                 std::move(headers));
+  std::string body = is_v1_path(request_.path) ? v1_error_body(error, request_id_)
+                                               : wire::json::error_body(error, request_id_);
+  co_return co_await answer_json(status, std::move(body), std::move(headers));
 }
 
 }  // namespace server

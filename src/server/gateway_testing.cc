@@ -34,6 +34,10 @@ Task<void> exchange(net::Stream& stream, std::string bytes, std::string method, 
 }
 
 Task<void> prepare(TestGateway& gateway) {
+  EXPECT_TRUE(
+      (co_await gateway.audit.open_spool(gateway.ground.folder + "/audit.spool")).has_value());
+  EXPECT_TRUE((co_await gateway.replicas.join()).has_value());
+  EXPECT_TRUE((co_await gateway.access.load()).has_value());
   EXPECT_TRUE((co_await gateway.registries.load()).has_value());
   EXPECT_TRUE((co_await gateway.lifecycle.load()).has_value());
   gateway.lifecycle.start();
@@ -43,6 +47,7 @@ Task<void> shut_down(TestGateway& gateway) {
   co_await gateway.api.stop(net::Deadline::after(0ms));
   co_await gateway.lifecycle.stop();
   gateway.journal.stop();
+  gateway.audit.stop();
   co_await gateway.journal_group.join();
 }
 
@@ -90,36 +95,74 @@ Ground::~Ground() {
   std::filesystem::remove_all(folder);
 }
 
-TestGateway::TestGateway(Ground& on, service::LifecycleOptions options)
+TestGateway::TestGateway(Ground& on, service::LifecycleOptions options, const std::string& replica)
     : ground(on),
+      store_clock(on.clock),
       store(*store::Store::open(on.folder + "/gateway.db")),
+      teams(*service::Teams::load(*store)),
       secrets(*service::SecretBox::open(on.folder + "/secret.key", on.random)),
       pool(on.loop, 1),
+      coders(on.loop, 1),
       journal(on.loop, pool, *store, on.log),
+      audit(on.loop, on.clock, pool, *store, on.log),
       live(on.loop),
+      replicas(on.loop, on.clock, store_clock, pool, *store, on.log,
+               {.id = replica, .address = "", .shared = !replica.empty()}),
       context{.loop = on.loop,
               .clock = on.clock,
+              .store_clock = store_clock,
               .random = on.random,
               .log = on.log,
               .store = *store,
               .pool = pool,
               .engine = on.engine,
               .journal = journal,
+              .audit = audit,
               .secrets = secrets,
-              .team = team,
-              .live = live},
+              .teams = teams,
+              .live = live,
+              .telemetry = telemetry,
+              .replicas = replicas},
+      access(context),
       registries(context),
+      team_changes(context, access, registries),
+      tokens(context, access),
       lifecycle(context, registries, options),
       sandboxes(context, lifecycle),
+      commands(context),
+      tickets(context),
+      usage(context),
       images(context, registries, on.folder),
+      builds(context, registries, on.folder, {}),
+      limiter(on.clock, {}),
+      token_limits(context, limiter),
+      overload(on.loop),
       metrics(routes().size()),
       application{.loop = on.loop,
                   .log = on.log,
                   .random = on.random,
                   .access = access,
+                  .teams = teams,
+                  .team_changes = team_changes,
+                  .tokens = tokens,
                   .sandboxes = sandboxes,
+                  .commands = commands,
+                  .tickets = tickets,
+                  .usage = usage,
                   .images = images,
-                  .metrics = metrics},
+                  .builds = builds,
+                  .audit = audit,
+                  .limiter = limiter,
+                  .token_limits = token_limits,
+                  .replicas = replicas,
+                  .overload = overload,
+                  .live = live,
+                  .telemetry = telemetry,
+                  .pool = pool,
+                  .engine = on.engine,
+                  .default_sandbox = default_sandbox,
+                  .metrics = metrics,
+                  .coders = {.pool = coders}},
       api(application, Surface::all),
       journal_group(on.loop) {
   const std::string file = on.folder + "/admin.token";
@@ -128,8 +171,8 @@ TestGateway::TestGateway(Ground& on, service::LifecycleOptions options)
   while (!token.empty() && token.back() == '\n') {
     token.pop_back();
   }
-  access = *service::load_access(*store, on.clock);
   journal_group.spawn(journal.run());
+  journal_group.spawn(audit.run());
   run(prepare(*this));
   eventually([this] { return lifecycle.capacity().has_value(); });
 }
@@ -157,7 +200,7 @@ bool TestGateway::eventually(const std::function<bool()>& condition) {
 
 std::unique_ptr<net::Stream> TestGateway::connect() {
   auto ends = *base::sys::make_socket_pair(SOCK_STREAM | SOCK_NONBLOCK);
-  api.adopt(std::move(ends.first));
+  api.adopt(std::move(ends.first), "");
   return std::make_unique<net::Stream>(ground.loop, std::move(ends.second));
 }
 

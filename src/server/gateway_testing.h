@@ -40,7 +40,9 @@ struct Ground {
 
 class TestGateway {
  public:
-  explicit TestGateway(Ground& ground, service::LifecycleOptions options = {});
+  // `replica`: its name among several on the store; empty: it is alone.
+  explicit TestGateway(Ground& ground, service::LifecycleOptions options = {},
+                       const std::string& replica = "");
   // Stops in order.
   ~TestGateway();
 
@@ -61,18 +63,33 @@ class TestGateway {
   std::string state(const std::string& id);
 
   Ground& ground;
-  service::Team team;
+  service::StoreClock store_clock;
   std::unique_ptr<store::Store> store;
+  service::Teams teams;
   service::SecretBox secrets;
-  service::Access access;
   net::BlockingPool pool;
+  net::BlockingPool coders;
   service::Journal journal;
+  service::Audit audit;
   service::LiveSandboxes live;
+  service::Telemetry telemetry;
+  service::Replicas replicas;
   service::Context context;
+  service::Access access;
   service::Registries registries;
+  service::TeamChanges team_changes;
+  service::Tokens tokens;
   service::Lifecycle lifecycle;
   service::Sandboxes sandboxes;
+  service::Commands commands;
+  service::Tickets tickets;
+  service::UsageHistory usage;
   service::Images images;
+  service::Builds builds;
+  service::DefaultSandbox default_sandbox{.image = "demo:latest", .memory_mb = 64};
+  service::Limiter limiter;
+  service::TokenLimitTable token_limits;
+  Overload overload;
   Metrics metrics;
   Application application;
   Server api;

@@ -56,10 +56,6 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
     co_return std::unexpected(
         Error{.code = ErrorCode::archive_invalid, .message = "the body is empty", .details = {}});
   }
-  // The importer reads on from where the file stands.
-  if (::lseek(file.get(), 0, SEEK_SET) != 0) {
-    co_return base::fail_errno(errno, "rewind the spooled body");
-  }
   // The importer reads from where the shared offset stands.
   if (::lseek(file.get(), 0, SEEK_SET) != 0) {
     co_return base::fail_errno(errno, "seek in the spooled body");
@@ -68,6 +64,8 @@ Task<Result<base::Fd>> spool_body(Application& application, Exchange& exchange) 
 }
 
 Task<Result<void>> import_image(Application& application, Exchange& exchange, std::string name) {
+  exchange.audit().event = "image.import";
+  exchange.note("image", service::audit_text(name));
   CO_RETURN_IF_ERROR(service::Images::check_name(name));
   // Compressed tars are the importer's business, whatever the header calls them.
   CO_ASSIGN_OR_RETURN(auto file, co_await spool_body(application, exchange));
@@ -100,7 +98,7 @@ Task<Result<void>> follow_pull(Application& application, Exchange& exchange, std
     if (wake == net::EventLoop::Wake::cancelled) {
       co_return base::fail(ErrorCode::cancelled, "the gateway stops");
     }
-    CO_ASSIGN_OR_RETURN(progress, co_await application.images.progress(id));
+    CO_ASSIGN_OR_RETURN(progress, co_await application.images.progress(exchange.caller(), id));
   }
   exchange.close_after();
   co_return Result<void>{};
@@ -129,7 +127,7 @@ Task<Result<void>> list_images(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const int64_t limit,
                       exchange.integer_parameter("limit", 1, kListMax, kListDefault));
   CO_ASSIGN_OR_RETURN(const auto cursor, exchange.request().parameter("cursor"));
-  CO_ASSIGN_OR_RETURN(auto images, co_await application.images.list());
+  CO_ASSIGN_OR_RETURN(auto images, co_await application.images.list(exchange.caller()));
   std::ranges::sort(images, is_listed_before);
   auto first = images.cbegin();
   if (cursor) {
@@ -152,23 +150,32 @@ Task<Result<void>> post_image(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({"name"}));
   CO_ASSIGN_OR_RETURN(auto name, exchange.request().parameter("name"));
   if (name) {
+    if (!exchange.caller().is_platform_admin) {
+      co_return base::fail(ErrorCode::forbidden, "images are imported by admins of the platform");
+    }
     co_return co_await import_image(application, exchange, std::move(*name));
   }
+  exchange.audit().event = "image.pull";
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kSmallBodyBytesMax));
-  CO_ASSIGN_OR_RETURN(const auto id, co_await application.images.pull(std::move(body)));
-  CO_ASSIGN_OR_RETURN(const auto progress, co_await application.images.progress(id));
+  CO_ASSIGN_OR_RETURN(const auto id,
+                      co_await application.images.pull(exchange.caller(), std::move(body)));
+  CO_ASSIGN_OR_RETURN(const auto progress,
+                      co_await application.images.progress(exchange.caller(), id));
+  exchange.note("image", service::audit_text(progress.name));
   co_return co_await exchange.answer_json(202, wire::json::serialize(pull_json(id, progress)),
                                           {{"location", base::cat("/images/pulls/", id)}});
 }
 
 Task<Result<void>> get_image(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
-  CO_ASSIGN_OR_RETURN(const auto image, co_await application.images.get(exchange.segment(0)));
+  CO_ASSIGN_OR_RETURN(const auto image,
+                      co_await application.images.get(exchange.caller(), exchange.segment(0)));
   co_return co_await exchange.answer_json(200, wire::json::serialize(image_json(image)));
 }
 
 Task<Result<void>> delete_image(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  exchange.note("image", service::audit_text(exchange.segment(0)));
   CO_RETURN_IF_ERROR(co_await application.images.remove(exchange.segment(0)));
   co_return co_await exchange.answer_empty(204);
 }
@@ -176,6 +183,7 @@ Task<Result<void>> delete_image(Application& application, Exchange& exchange) {
 Task<Result<void>> collect_images(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
   CO_ASSIGN_OR_RETURN(const auto result, co_await application.images.gc());
+  exchange.note("removed", result.removed.size());
   wire::json::Array removed;
   for (const std::string& name : result.removed) {
     removed.emplace_back(name);
@@ -189,7 +197,7 @@ Task<Result<void>> get_pull(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({"follow"}));
   CO_ASSIGN_OR_RETURN(const bool follow, exchange.flag_parameter("follow"));
   const std::string& id = exchange.segment(0);
-  CO_ASSIGN_OR_RETURN(auto progress, co_await application.images.progress(id));
+  CO_ASSIGN_OR_RETURN(auto progress, co_await application.images.progress(exchange.caller(), id));
   if (follow && exchange.request().method != "HEAD") {
     co_return co_await follow_pull(application, exchange, id, std::move(progress));
   }
@@ -200,7 +208,8 @@ Task<Result<void>> list_registries(Application& application, Exchange& exchange)
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
   CO_RETURN_IF_ERROR(check_team(exchange));
   wire::json::Array items;
-  for (const service::RegistryView& registry : application.images.registries().list()) {
+  for (const service::RegistryView& registry :
+       application.images.registries().list(exchange.segment(0))) {
     items.push_back(registry_json(registry));
   }
   co_return co_await exchange.answer_json(200, list_body(std::move(items), ""));
@@ -209,24 +218,28 @@ Task<Result<void>> list_registries(Application& application, Exchange& exchange)
 Task<Result<void>> get_registry(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
   CO_RETURN_IF_ERROR(check_team(exchange));
-  CO_ASSIGN_OR_RETURN(const auto registry,
-                      application.images.registries().get(exchange.segment(1)));
+  CO_ASSIGN_OR_RETURN(const auto registry, application.images.registries().get(
+                                               exchange.segment(0), exchange.segment(1)));
   co_return co_await exchange.answer_json(200, wire::json::serialize(registry_json(registry)));
 }
 
 Task<Result<void>> put_registry(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  exchange.note("host", service::audit_text(exchange.segment(1)));
   CO_RETURN_IF_ERROR(check_team(exchange));
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kSmallBodyBytesMax));
-  CO_ASSIGN_OR_RETURN(const auto registry, co_await application.images.registries().put(
-                                               exchange.segment(1), std::move(body)));
+  CO_ASSIGN_OR_RETURN(const auto registry,
+                      co_await application.images.registries().put(
+                          exchange.segment(0), exchange.segment(1), std::move(body)));
   co_return co_await exchange.answer_json(200, wire::json::serialize(registry_json(registry)));
 }
 
 Task<Result<void>> delete_registry(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  exchange.note("host", service::audit_text(exchange.segment(1)));
   CO_RETURN_IF_ERROR(check_team(exchange));
-  CO_RETURN_IF_ERROR(co_await application.images.registries().remove(exchange.segment(1)));
+  CO_RETURN_IF_ERROR(
+      co_await application.images.registries().remove(exchange.segment(0), exchange.segment(1)));
   co_return co_await exchange.answer_empty(204);
 }
 

@@ -29,10 +29,21 @@ inline constexpr size_t kCreateBodyBytesMax = 384 * 1024;
 inline constexpr size_t kSmallBodyBytesMax = 64 * 1024;
 // 8 MiB of standard input in base64 and room for argv and env (api/agent-protocol.md).
 inline constexpr size_t kRunBodyBytesMax = 12 * 1024 * 1024;
+// The line of JSON before an exec's standard input, with its newline (api/agent-protocol.md).
+inline constexpr size_t kExecLineBytesMax = 1024 * 1024;
 // An image's root file system; larger ones come from a registry.
 inline constexpr uint64_t kImportBytesMax = uint64_t{32} * 1024 * 1024 * 1024;
+// What a compressed upload may become: twice the largest image. Who really sends more sends it
+// plain, where every byte costs its sender one.
+inline constexpr uint64_t kInflatedBytesMax = 2 * kImportBytesMax;
+// A millisecond of gzip; what is larger is coded beside the loop.
+inline constexpr uint64_t kCodeOnLoopBytesMax = 64 * 1024;
 // Below it compression saves less than a packet.
 inline constexpr size_t kCompressBytesMin = 1024;
+// How often it is looked who lost the right to what goes on.
+inline constexpr base::Milliseconds kAccessLook{1'000};
+// A definition of a thousand teams.
+inline constexpr size_t kTeamsBodyBytesMax = 4 * 1024 * 1024;
 // Longest `?wait=`.
 inline constexpr int64_t kWaitSecondsMax = 300;
 inline constexpr int64_t kListDefault = 100;
@@ -41,6 +52,9 @@ inline constexpr int64_t kListMax = 1000;
 inline constexpr base::Milliseconds kStreamKeepAlive{15'000};
 // What an agent may take to begin its answer to a file request.
 inline constexpr base::Milliseconds kAgentPatience{60'000};
+// A command or a stream may be silent, and its reader stand still, as long as the sandbox lives;
+// the end of a peer is told by its connection (kept alive by probes), never by this.
+inline constexpr base::Milliseconds kStreamPatience{std::chrono::hours(24 * 7)};
 // An agent's answer up to this size goes out in one write with its head.
 inline constexpr size_t kWholeAnswerBytesMax = 64 * 1024;
 // Bodies above it are moved inside the kernel.

@@ -1,5 +1,6 @@
-// Counters of the gateway in the Prometheus text format. Counted once, where routes are
-// dispatched. Owned by main; loop thread only; its size is fixed by the route table.
+// Counters of the requests that a gateway answers. Counted once, where routes are dispatched.
+// Owned by main; loop thread only. Its size is fixed by the route table, and by kTeamsMax: requests
+// of further teams count together.
 #pragma once
 
 #include <array>
@@ -10,32 +11,33 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/histogram.h"
+#include "server/metrics_text.h"
 
 namespace server {
+
+// A label's values are a time series each: so many teams have one of their own.
+inline constexpr size_t kTeamsMax = 50;
+inline constexpr std::string_view kOtherTeams = "(others)";
 
 class Metrics {
  public:
   explicit Metrics(size_t routes);
-  // `route` is the row's number; past the table: requests that found none.
-  void count(size_t route, int status, std::chrono::nanoseconds took);
+  // `route` is the row's number; past the table: requests that found none. `team` empty: of nobody
+  // known.
+  void count(size_t route, int status, std::chrono::nanoseconds took, std::string_view team);
   void connection_opened() { ++connections_; }
   void connection_closed() { --connections_; }
-  // `sandboxes`: state to number; `creates` and `runs`: accepted since the start.
-  [[nodiscard]] std::string text(const std::map<std::string, int64_t>& sandboxes, uint64_t creates,
-                                 uint64_t runs) const;
+  void write(MetricsText& text) const;
 
  private:
   static constexpr size_t kClasses = 6;  // 0 (closed without an answer), 1xx ... 5xx
-  static constexpr std::array<int64_t, 12> kBucketsUs{500,     1'000,     2'500,      5'000,
-                                                      10'000,  25'000,    50'000,     100'000,
-                                                      500'000, 2'500'000, 10'000'000, 60'000'000};
   struct Row {
     std::array<uint64_t, kClasses> by_class{};
-    std::array<uint64_t, kBucketsUs.size() + 1> buckets{};
-    uint64_t sum_us = 0;
-    uint64_t count = 0;
+    base::Histogram times;
   };
   std::vector<Row> rows_;
+  std::map<std::string, uint64_t, std::less<>> teams_;
   int64_t connections_ = 0;
 };
 

@@ -95,6 +95,36 @@ Task<void> expect_two(net::Stream& client) {
   }
 }
 
+TEST_F(Relay, a_gateway_that_will_stop_says_so_and_serves_on) {
+  gateway.application.draining = true;
+  const Reply ready = gateway.call("GET", "/readyz");
+  EXPECT_EQ(ready.code(), "draining");
+  const Reply reply = gateway.call("POST", run_path, R"({"argv":["true"]})");
+  EXPECT_EQ(reply.status, 200);
+  EXPECT_EQ(reply.header("connection"), "close");
+}
+
+TEST_F(Relay, a_server_that_stops_refuses_new_work_while_what_runs_goes_on) {
+  const auto client = gateway.connect();
+  const std::string body = R"({"argv":["sleep","100"]})";
+  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
+  ASSERT_GT(::send(client->fd(), bytes.data(), bytes.size(), 0), 0);
+  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  net::TaskGroup stopping(ground.loop);
+  stopping.spawn(gateway.api.stop(net::Deadline::after(std::chrono::hours(1))));
+  const Reply refused = gateway.call("POST", run_path, R"({"argv":["true"]})");
+  EXPECT_EQ(refused.status, 503);
+  EXPECT_EQ(refused.code(), "draining");
+  EXPECT_EQ(refused.header("retry-after"), "1");
+  EXPECT_EQ(refused.header("connection"), "close");
+  EXPECT_EQ(gateway.call("GET", "/healthz").status, 200);
+  EXPECT_EQ(gateway.api.running(), 1U);
+  EXPECT_EQ(ground.engine.agent(id)->cancelled_runs(), 0);
+  gateway.api.hurry();
+  EXPECT_TRUE(gateway.eventually([&] { return stopping.size() == 0; }));
+  EXPECT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->cancelled_runs() == 1; }));
+}
+
 TEST_F(Relay, pipelined_requests_are_answered_in_order) {
   const auto client = gateway.connect();
   std::string bytes;
@@ -157,19 +187,21 @@ TEST_F(Relay, file_paths_are_checked) {
   EXPECT_EQ(gateway.call("GET", files + "?path=/a%00b").code(), "path_invalid");
   EXPECT_EQ(gateway.call("GET", files + "?path=/a/../b").code(), "path_invalid");
   EXPECT_EQ(gateway.call("GET", files + "?path=%ZZ").code(), "malformed");
-  EXPECT_EQ(gateway.call("GET", files + "?path=/a&tar=1").code(), "not_supported");
+  EXPECT_EQ(gateway.call("PUT", files + "?path=/a&list=1").code(), "unknown_field");
+  EXPECT_EQ(gateway.call("POST", files + "/move?to=/b").code(), "missing_field");
   EXPECT_EQ(gateway.call("GET", files + "?path=/a&x=1").code(), "unknown_field");
   EXPECT_EQ(gateway.call("GET", files + "?path=/nothing").code(), "file_not_found");
 }
 
 TEST_F(Relay, request_bodies_may_be_compressed) {
-  const std::string body = gzip(R"({"argv":["echo","zipped"]})");
+  const std::string body = encode_content(Coding::gzip, R"({"argv":["echo","zipped"]})");
   const Reply reply = gateway.call("POST", run_path, body, "content-encoding: gzip\r\n");
   EXPECT_EQ(reply.json().at("stdout").as_string(), "zipped\n");
   const Reply broken = gateway.call("POST", run_path, "nonsense", "content-encoding: gzip\r\n");
   EXPECT_EQ(broken.code(), "malformed");
-  const Reply bomb = gateway.call("POST", run_path, gzip(std::string(20'000'000, ' ')),
-                                  "content-encoding: gzip\r\n");
+  const Reply bomb =
+      gateway.call("POST", run_path, encode_content(Coding::gzip, std::string(20'000'000, ' ')),
+                   "content-encoding: gzip\r\n");
   EXPECT_EQ(bomb.code(), "body_too_large");
 }
 
@@ -208,8 +240,7 @@ TEST_F(Relay, unknown_routes_and_methods_are_told_apart) {
   const Reply method = gateway.call("PUT", "/sandboxes/" + id);
   EXPECT_EQ(method.status, 405);
   EXPECT_EQ(method.header("allow"), "GET, HEAD, PATCH, DELETE");
-  EXPECT_EQ(gateway.call("POST", "/sandboxes/" + id + "/exec").code(), "not_supported");
-  EXPECT_EQ(gateway.call("POST", "/builds").code(), "not_supported");
+  EXPECT_EQ(gateway.call("GET", "/nodes").code(), "not_supported");
 }
 
 TEST_F(Relay, registries_take_secrets_and_never_give_them) {
@@ -221,7 +252,7 @@ TEST_F(Relay, registries_take_secrets_and_never_give_them) {
   const Reply get = gateway.call("GET", path);
   EXPECT_TRUE(get.json().at("plain_http").as_bool());
   EXPECT_FALSE(get.body.contains("hush"));
-  const auto access = gateway.registries.access("localhost:5000/a/b:1");
+  const auto access = gateway.registries.access("default", "localhost:5000/a/b:1");
   EXPECT_EQ(access->password.reveal(), "hush");
   EXPECT_EQ(gateway.call("DELETE", path).status, 204);
   EXPECT_EQ(gateway.call("DELETE", path).status, 404);
@@ -234,6 +265,26 @@ TEST_F(Relay, metrics_count_requests_by_route) {
       R"(sandbox_gateway_http_requests_total{method="POST",route="/sandboxes/{id}/run",status="2xx"} 1)"))
       << reply.body;
   EXPECT_TRUE(reply.body.contains(R"(sandbox_gateway_sandboxes{state="ready"} 1)"));
+}
+
+TEST_F(Relay, metrics_have_every_part_and_a_bounded_number_of_teams) {
+  gateway.call("POST", run_path, R"({"argv":["true"]})");
+  for (int i = 0; i < 200; ++i) {
+    gateway.metrics.count(0, 200, std::chrono::milliseconds(1), base::cat("team-", i));
+  }
+  const std::string text = gateway.call("GET", "/metrics").body;
+  for (const std::string_view line :
+       {"sandbox_gateway_team_requests_total{team=\"default\"} ",
+        "sandbox_gateway_team_requests_total{team=\"(others)\"} 151",
+        "sandbox_gateway_commands_total{kind=\"run\"} 1",
+        "sandbox_gateway_command_duration_seconds_count{kind=\"run\"} 1",
+        "sandbox_gateway_create_duration_seconds_count 1",
+        "sandbox_gateway_store_duration_seconds_bucket", "sandbox_gateway_loop_lag_seconds_sum",
+        "sandbox_gateway_audit_pending_rows ", "process_resident_memory_bytes ",
+        "sandbox_gateway_shed_requests_total{work=\"heavy\"} 0"}) {
+    EXPECT_TRUE(text.contains(line)) << line << "\n" << text;
+  }
+  EXPECT_FALSE(text.contains("team-199"));
 }
 
 TEST(OpenApi, names_every_route_of_the_table_and_no_other) {

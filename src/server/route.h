@@ -21,6 +21,10 @@ struct Route {
   std::string_view pattern;  // "/sandboxes/{id}/run"
   service::Scope scope;
   Handler handler;
+  // Of the audit log (service/audit.h); empty: the route only looks. docs/api.md lists them.
+  std::string_view event = {};
+  // A WebSocket: the caller may also be told by a subprotocol or a ticket.
+  bool is_websocket = false;
 };
 
 // What is built.

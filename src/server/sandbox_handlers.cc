@@ -60,8 +60,14 @@ std::unexpected<Error> unknown_parameter(std::string_view name) {
   return error;
 }
 
-Result<service::SandboxFilter> parse_filter(const Exchange& exchange) {
+struct ListRequest {
+  service::Sandboxes::ListedTeams teams;
   service::SandboxFilter filter;
+};
+
+Result<ListRequest> parse_list(const Exchange& exchange) {
+  ListRequest list;
+  service::SandboxFilter& filter = list.filter;
   ASSIGN_OR_RETURN(const auto parameters, exchange.request().parameters());
   for (const auto& [name, value] : parameters) {
     if (!base::is_utf8(value)) {
@@ -80,20 +86,16 @@ Result<service::SandboxFilter> parse_filter(const Exchange& exchange) {
     } else if (name == "cursor") {
       filter.cursor = value;
     } else if (name == "team") {
-      if (value != exchange.caller().team) {
-        return base::fail(ErrorCode::not_found, "team '", value, "' does not exist");
-      }
+      list.teams.only = value;
     } else if (name == "scope") {
-      auto error = base::fail(ErrorCode::not_supported, "'scope' is not supported yet");
-      error.error().details.emplace_back("field", "scope");
-      return error;
+      ASSIGN_OR_RETURN(list.teams.all, scope_parameter(exchange));
     } else if (name != "limit" && name != "all") {
       return unknown_parameter(name);
     }
   }
   ASSIGN_OR_RETURN(filter.limit, exchange.integer_parameter("limit", 1, kListMax, kListDefault));
   ASSIGN_OR_RETURN(filter.archived, exchange.flag_parameter("all"));
-  return filter;
+  return list;
 }
 
 Task<Result<void>> send_events(EventStream& stream,
@@ -167,20 +169,28 @@ Task<Result<void>> create_sandbox(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(auto key, idempotency_key(exchange, body));
   CO_ASSIGN_OR_RETURN(auto created, co_await application.sandboxes.create(
                                         exchange.caller(), std::move(body), std::move(key)));
+  if (created.fresh) {
+    exchange.audit().event = {};  // written with the sandbox itself
+  }
+  exchange.enter_team(created.row.team);
+  exchange.audit().sandbox = created.row.id;
+  exchange.note("repeated", true);
   CO_ASSIGN_OR_RETURN(const auto row, co_await application.sandboxes.wait_settled(
                                           exchange.caller(), created.row.id, true, deadline));
-  co_return co_await exchange.answer_json(created.fresh ? 201 : 200,
-                                          wire::json::serialize(sandbox_json(row)),
-                                          {{"location", base::cat("/sandboxes/", row.id)}});
+  co_return co_await exchange.answer_json(
+      created.fresh ? 201 : 200,
+      wire::json::serialize(sandbox_json(row, application.sandboxes.admission())),
+      {{"location", base::cat("/sandboxes/", row.id)}});
 }
 
 Task<Result<void>> list_sandboxes(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto filter, parse_filter(exchange));
+  CO_ASSIGN_OR_RETURN(auto list, parse_list(exchange));
   CO_ASSIGN_OR_RETURN(const auto page,
-                      co_await application.sandboxes.list(exchange.caller(), std::move(filter)));
+                      co_await application.sandboxes.list(exchange.caller(), std::move(list.teams),
+                                                          std::move(list.filter)));
   wire::json::Array items;
   for (const service::SandboxRow& row : page.items) {
-    items.push_back(sandbox_json(row));
+    items.push_back(sandbox_json(row, application.sandboxes.admission()));
   }
   co_return co_await exchange.answer_json(200, list_body(std::move(items), page.next_cursor));
 }
@@ -192,7 +202,8 @@ Task<Result<void>> get_sandbox(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const auto row,
                       co_await application.sandboxes.wait_settled(
                           exchange.caller(), exchange.segment(0), archived, deadline));
-  co_return co_await exchange.answer_json(200, wire::json::serialize(sandbox_json(row)));
+  co_return co_await exchange.answer_json(
+      200, wire::json::serialize(sandbox_json(row, application.sandboxes.admission())));
 }
 
 Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange) {
@@ -200,7 +211,11 @@ Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kSmallBodyBytesMax));
   CO_ASSIGN_OR_RETURN(const auto row, co_await application.sandboxes.patch(
                                           exchange.caller(), exchange.segment(0), std::move(body)));
-  co_return co_await exchange.answer_json(200, wire::json::serialize(sandbox_json(row)));
+  exchange.note("lease_sec", row.lease_sec);
+  exchange.note("network", model::to_string(row.network));
+  exchange.note("labels", row.labels.size());
+  co_return co_await exchange.answer_json(
+      200, wire::json::serialize(sandbox_json(row, application.sandboxes.admission())));
 }
 
 Task<Result<void>> delete_sandbox(Application& application, Exchange& exchange) {
@@ -214,7 +229,8 @@ Task<Result<void>> delete_sandbox(Application& application, Exchange& exchange) 
   if (wait && is_gone) {
     co_return co_await exchange.answer_empty(204);
   }
-  co_return co_await exchange.answer_json(202, wire::json::serialize(sandbox_json(live->row)));
+  co_return co_await exchange.answer_json(
+      202, wire::json::serialize(sandbox_json(live->row, application.sandboxes.admission())));
 }
 
 Task<Result<void>> sandbox_events(Application& application, Exchange& exchange) {

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "server/gateway_testing.h"
+#include "service/retention.h"
 
 namespace server {
 namespace {
@@ -79,7 +80,7 @@ TEST_F(SandboxRoutes, bad_input_names_its_field_and_leaves_nothing) {
       {"{" + fine + R"(,"network":{"mode":"off"}})", 422, "invalid_field", "network.mode"},
       {"{" + fine + R"(,"network":{"mode":"none","x":1}})", 422, "unknown_field", "network.x"},
       {"{" + fine + R"(,"compose":{}})", 422, "not_supported", "compose"},
-      {"{" + fine + R"(,"run_entrypoint":true})", 422, "not_supported", "run_entrypoint"},
+      {"{" + fine + R"(,"run_entrypoint":true})", 422, "invalid_field", "run_entrypoint"},
       {"{" + fine + R"(,"workdir":"tmp"})", 422, "invalid_field", "workdir"},
       {R"({"image":"tar:/x","cpus":1,"memory_mb":64})", 403, "image_not_allowed", ""},
   };
@@ -205,6 +206,29 @@ TEST_F(SandboxRoutes, patch_changes_labels_lease_and_network) {
   ground.clock.advance(6s);
   gateway.lifecycle.leases().check_due();
   EXPECT_TRUE(gateway.eventually([&] { return !gateway.live.find(id); }));
+}
+
+TEST_F(SandboxRoutes, archived_sandboxes_are_forgotten_when_their_time_is_over) {
+  const std::string gone = gateway.make_ready();
+  const std::string kept = gateway.make_ready();
+  EXPECT_EQ(gateway.call("DELETE", "/sandboxes/" + gone + "?wait=10").status, 204);
+  service::Retention retention(gateway.context, 30, 0);
+  service::Retention for_ever(gateway.context, 0, 0);
+  const auto forget = [&](service::Retention& by) {
+    int64_t count = -1;
+    gateway.run([](service::Retention& one, int64_t& out) -> Task<void> {
+      out = co_await one.forget_due();
+    }(by, count));
+    return count;
+  };
+  ground.clock.advance(24h * 29);
+  EXPECT_EQ(forget(retention), 0);
+  ground.clock.advance(24h * 2);
+  EXPECT_EQ(forget(for_ever), 0);
+  EXPECT_EQ(gateway.call("GET", "/sandboxes/" + gone + "?all=true").status, 200);
+  EXPECT_EQ(forget(retention), 1);
+  EXPECT_EQ(gateway.call("GET", "/sandboxes/" + gone + "?all=true").status, 404);
+  EXPECT_EQ(gateway.state(kept), "ready");
 }
 
 TEST_F(SandboxRoutes, a_death_is_failed_with_its_reason) {

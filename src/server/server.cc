@@ -2,6 +2,12 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
+
+#include "server/audit_record.h"
+#include "server/gate.h"
+#include "server/session_cookie.h"
+#include "server/websocket.h"
 #include "wire/json.h"
 
 namespace server {
@@ -28,7 +34,8 @@ Task<void> Server::accept_all() {
       }
       co_return;
     }
-    group_.spawn(serve(std::move(*client)));
+    std::string remote = net::peer_address(client->get());
+    group_.spawn(serve(std::move(*client), std::move(remote)));
   }
 }
 
@@ -44,7 +51,7 @@ Task<void> Server::refuse(net::Stream& client, Error error) {
   co_await client.write_all(head.finish(), body, kWritePatience);
 }
 
-Task<void> Server::serve(base::Fd fd) {
+Task<void> Server::serve(base::Fd fd, std::string remote) {
   net::Stream client(application_.loop, std::move(fd));
   if (connections_.size() >= kConnectionsMax) {
     co_await refuse(
@@ -53,19 +60,19 @@ Task<void> Server::serve(base::Fd fd) {
     co_return;
   }
   application_.metrics.connection_opened();
-  Connection connection{.fd = client.fd()};
+  Connection connection{.fd = client.fd(), .remote = std::move(remote)};
   const auto place = connections_.insert(connections_.end(), &connection);
   {
     net::HttpReader reader(client);
     bool more = true;
-    while (more && !stopping_) {
+    do {
       more = co_await serve_one(client, reader, connection);
-    }
+    } while (more && !stopping_);
     // A body that nobody read makes the kernel reset the connection, and the client would lose
     // the answer: its rest is taken for a moment.
     if (!reader.body_finished() && client.is_open()) {
       client.shutdown_write();
-      connection.idle = true;
+      connection.idle = !stopping_;
       co_await reader.drain_body(kLingerBytesMax, kDrainPatience);
     }
   }
@@ -94,10 +101,13 @@ Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader, Conne
     co_return false;
   }
   const auto began = std::chrono::steady_clock::now();
-  Exchange exchange(client, reader, std::move(**request), base::new_id(application_.random, "req"));
-  if (stopping_) {
+  Exchange exchange(client, reader, application_.coders, std::move(**request),
+                    base::new_id(application_.random, "req"));
+  exchange.set_remote(connection.remote);
+  if (stopping_ || application_.draining) {
     exchange.close_after();
   }
+  connection.began = began;
   connection.exchange = &exchange;
   const size_t route = co_await dispatch(exchange);
   connection.exchange = nullptr;
@@ -121,12 +131,13 @@ Task<size_t> Server::dispatch(Exchange& exchange) {
   if (done) {
     co_return route;
   }
+  note_error(exchange, done.error());
   if (exchange.status() != 0) {
     // A part of the answer is out: only the end of the connection can say that it is not whole.
     exchange.close_after();
     co_return route;
   }
-  if (base::http_status(public_error(done.error()).code) == 500) {
+  if (base::http_status(public_error(done.error()).code) == 500 || is_of_store(done.error())) {
     application_.log.error(
         "request failed", {{"request_id", exchange.request_id()}, {"error", done.error().message}});
   }
@@ -136,27 +147,108 @@ Task<size_t> Server::dispatch(Exchange& exchange) {
   co_return route;
 }
 
+Task<void> Server::enter_team(Exchange& exchange, const Route& route) {
+  if (!exchange.caller().is_in_several()) {
+    co_return;
+  }
+  if (route.pattern.starts_with("/teams/{team}")) {
+    const std::string& name = exchange.segment(0);
+    if (exchange.caller().is_in(name) && application_.teams.find(name)) {
+      exchange.enter_team(name);
+    }
+  } else if (route.pattern.contains("/sandboxes/{id}")) {
+    const auto team = co_await application_.sandboxes.team_of(exchange.segment(0));
+    if (team && exchange.caller().is_in(*team)) {
+      exchange.enter_team(*team);
+    }
+  }
+}
+
+Task<Result<service::Caller>> Server::caller_of(const Exchange& exchange, const Route& route) {
+  const wire::http::Request& request = exchange.request();
+  const std::string* shown = request.find("authorization");
+  if (application_.browsers != nullptr && shown == nullptr && !route.is_websocket) {
+    CO_ASSIGN_OR_RETURN(auto caller, session_caller(application_, request));
+    if (caller) {
+      co_return std::move(*caller);
+    }
+  }
+  const auto of_websocket = route.is_websocket ? websocket_authorization(request) : std::nullopt;
+  if (application_.access.lacks_key(of_websocket ? &*of_websocket : shown)) {
+    co_await application_.access.fetch_keys();
+  }
+  if (route.is_websocket && !of_websocket) {
+    co_return co_await websocket_caller(application_, request);
+  }
+  co_return co_await header_caller(application_, of_websocket ? &*of_websocket : shown);
+}
+
+Task<Result<void>> Server::let_in(Exchange& exchange, const Route& route) {
+  const wire::http::Request& request = exchange.request();
+  if (std::ranges::count(request.headers, "authorization", &wire::http::Header::name) > 1) {
+    co_return base::fail(ErrorCode::unauthenticated, "more than one Authorization header");
+  }
+  CO_ASSIGN_OR_RETURN(auto caller, co_await caller_of(exchange, route));
+  caller.remote = exchange.remote();
+  exchange.set_caller(std::move(caller));
+  if (route.pattern.contains("/sandboxes/{id}")) {
+    // A call of its agent needs it ready, and asks no more of the store.
+    const bool is_of_row = route.pattern.ends_with("{id}") || route.pattern.ends_with("/events");
+    co_await application_.sandboxes.look(
+        exchange.segment(0),
+        is_of_row ? service::Sandboxes::Look::exact : service::Sandboxes::Look::usable);
+  }
+  co_await enter_team(exchange, route);
+  if (!exchange.caller().may(route.scope)) {
+    co_return base::fail(ErrorCode::forbidden, "the token does not allow this");
+  }
+  co_return Result<void>{};
+}
+
 Task<Result<void>> Server::handle(Exchange& exchange, Match match) {
   const Route& route = *match.route;
   exchange.set_segments(std::move(match.segments));
+  if (stopping_ && route.scope != service::Scope::open && route.scope != service::Scope::metrics) {
+    co_return base::fail(ErrorCode::draining, "the gateway is about to stop: ask again");
+  }
+  exchange.audit().event = route.event;
   if (surface_ == Surface::metrics) {
     if (route.scope != service::Scope::metrics && route.pattern != "/healthz") {
       co_return base::fail(ErrorCode::not_found, "this listener serves /metrics only");
     }
   } else if (route.scope != service::Scope::open) {
-    CO_ASSIGN_OR_RETURN(auto caller,
-                        application_.access.authenticate(exchange.request().find("authorization")));
-    if (!caller.may(route.scope)) {
-      co_return base::fail(ErrorCode::forbidden, "the token does not allow this");
-    }
-    exchange.set_caller(std::move(caller));
+    CO_RETURN_IF_ERROR(co_await let_in(exchange, route));
+  }
+  CO_ASSIGN_OR_RETURN(const Passed passed, pass_gate(application_, exchange, route));
+  // A create's row is in the transaction of the sandbox itself.
+  if (!is_agents_work(exchange.audit()) && route.event != service::audit_event::kCreate) {
+    begin_action(application_, exchange);
   }
   co_return co_await route.handler(application_, exchange);
 }
 
-void Server::finish(const Exchange& exchange, size_t route, base::SteadyTime began) {
+Task<void> Server::watch_access() {
+  for (;;) {
+    const auto wake = co_await application_.loop.sleep_until(net::Deadline::after(kAccessLook));
+    if (wake == net::EventLoop::Wake::cancelled) {
+      co_return;
+    }
+    const auto now = std::chrono::steady_clock::now();
+    for (const Connection* connection : connections_) {
+      // A younger one may be the very request that revokes its own token.
+      const bool is_old = connection->exchange != nullptr && now - connection->began >= kAccessLook;
+      if (is_old && !connection->exchange->caller().team.empty() &&
+          !application_.access.look_again(connection->exchange->caller())) {
+        ::shutdown(connection->fd, SHUT_RDWR);
+      }
+    }
+  }
+}
+
+void Server::finish(Exchange& exchange, size_t route, base::SteadyTime began) {
   const auto took = std::chrono::steady_clock::now() - began;
-  application_.metrics.count(route, exchange.status(), took);
+  record_action(application_, exchange, took);
+  application_.metrics.count(route, exchange.status(), took, exchange.caller().team);
   const size_t built = routes().size();
   const std::string_view pattern = route < built ? routes()[route].pattern : "other";
   const bool is_probe = pattern == "/healthz" || pattern == "/readyz" || pattern == "/metrics";
@@ -172,6 +264,11 @@ void Server::finish(const Exchange& exchange, size_t route, base::SteadyTime beg
   }
 }
 
+size_t Server::running() const {
+  return static_cast<size_t>(std::ranges::count_if(
+      connections_, [](const Connection* connection) { return !connection->idle; }));
+}
+
 Task<void> Server::stop(net::Deadline deadline) {
   stopping_ = true;
   for (const Connection* connection : connections_) {
@@ -180,9 +277,10 @@ Task<void> Server::stop(net::Deadline deadline) {
       ::shutdown(connection->fd, SHUT_RD);
     }
   }
-  while (!connections_.empty() && std::chrono::steady_clock::now() < deadline.time()) {
+  while (running() > 0 && !hurried_ && std::chrono::steady_clock::now() < deadline.time()) {
     co_await application_.loop.sleep_until(net::Deadline::after(kStopLook));
   }
+  stopped_ = true;
   group_.cancel();
   co_await group_.join();
   if (listener_) {

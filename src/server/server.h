@@ -21,33 +21,57 @@ class Server {
   Server(Application& application, Surface surface)
       : application_(application), surface_(surface), group_(application.loop) {}
 
+  // Ends what loses its right to go on; beside listen() and adopt().
+  void start() { group_.spawn(watch_access()); }
   // Binds and accepts; the port.
   Result<uint16_t> listen(const std::string& address);
-  // Serves a connection that is there already.
-  void adopt(base::Fd client) { group_.spawn(serve(std::move(client))); }
-  // Accepts no more, lets running requests end until the deadline, then cancels them.
+  // Serves a connection that is there already; `remote` is its client's address.
+  void adopt(base::Fd client, std::string remote) {
+    if (!stopped_) {
+      group_.spawn(serve(std::move(client), std::move(remote)));
+    }
+  }
+  // Answers new requests with 503 `draining` (health, documents and metrics aside) and ends endless
+  // streams and idle connections; what runs may end until the deadline or hurry(), then it is
+  // cancelled. Nothing is accepted afterwards.
   Task<void> stop(net::Deadline deadline);
+  void hurry() { hurried_ = true; }
+  // Clients, whether they ask something or not.
+  [[nodiscard]] int64_t connections() const { return static_cast<int64_t>(connections_.size()); }
+  // Requests that are answered now.
+  [[nodiscard]] size_t running() const;
 
  private:
   struct Connection {
     int fd = -1;
+    std::string remote;  // the client's address
     bool idle = true;
     const Exchange* exchange = nullptr;  // while one is answered
+    base::SteadyTime began;              // that one
   };
   Task<void> accept_all();
-  Task<void> serve(base::Fd fd);
+  Task<void> serve(base::Fd fd, std::string remote);
   Task<bool> serve_one(net::Stream& client, net::HttpReader& reader, Connection& connection);
   Task<void> refuse(net::Stream& client, Error error);
   // The row's number, for the counters.
   Task<size_t> dispatch(Exchange& exchange);
   Task<Result<void>> handle(Exchange& exchange, Match match);
-  void finish(const Exchange& exchange, size_t route, base::SteadyTime began);
+  // Who asks: by a token of ours, one of the issuer, a ticket, or a browser's session.
+  Task<Result<service::Caller>> caller_of(const Exchange& exchange, const Route& route);
+  Task<Result<void>> let_in(Exchange& exchange, const Route& route);
+  // A caller in several teams acts in the one that the path is about.
+  Task<void> enter_team(Exchange& exchange, const Route& route);
+  // Ends the requests and streams of those whose token has been revoked or has expired meanwhile.
+  Task<void> watch_access();
+  void finish(Exchange& exchange, size_t route, base::SteadyTime began);
 
   Application& application_;
   Surface surface_;
   std::optional<net::Listener> listener_;
   std::list<Connection*> connections_;
   bool stopping_ = false;
+  bool hurried_ = false;
+  bool stopped_ = false;
   net::TaskGroup group_;
 };
 

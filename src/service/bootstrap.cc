@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "base/sys.h"
+#include "service/caller.h"
+#include "service/token_hash.h"
 
 namespace service {
 namespace {
@@ -10,27 +12,25 @@ namespace {
 using base::Result;
 
 constexpr mode_t kTokenMode = 0600;
-constexpr std::string_view kTeam = "default";
 
-bool has(const std::vector<std::string>& scopes, std::string_view name) {
-  return std::ranges::find(scopes, name) != scopes.end();
-}
-
-Caller caller_of(const store::Token& token) {
-  const bool all = has(token.scopes, "*");
-  return {.team = token.team,
-          .subject = token.subject,
-          .is_admin = token.role == "admin",
-          .may_use_sandboxes = all || has(token.scopes, "sandboxes"),
-          .may_read_metrics = all || has(token.scopes, "metrics")};
+bool administers_the_platform(const store::Token& token, int64_t now_ms) {
+  const auto is_admin_scope = [](const std::string& scope) {
+    return scope == token_scope::kAll || scope == token_scope::kAdmin;
+  };
+  return token.team == kPlatformTeam && token.role == model::Role::admin && !token.of_member &&
+         (token.expires_ms == 0 || token.expires_ms > now_ms) &&
+         std::ranges::any_of(token.scopes, is_admin_scope);
 }
 
 }  // namespace
 
 Result<void> make_admin_token(store::Store& store, const std::string& token_file,
                               base::Random& random, base::Clock& clock) {
-  ASSIGN_OR_RETURN(const auto tokens, store.list_tokens(kTeam));
-  if (!tokens.empty()) {
+  const int64_t now = base::to_ms(clock.wall());
+  ASSIGN_OR_RETURN(const auto tokens, store.list_tokens());
+  if (std::ranges::any_of(tokens, [now](const store::Token& token) {
+        return administers_the_platform(token, now);
+      })) {
     return {};
   }
   const std::string secret = base::new_secret(random);
@@ -38,26 +38,12 @@ Result<void> make_admin_token(store::Store& store, const std::string& token_file
   RETURN_IF_ERROR(base::sys::replace_file(token_file, secret + "\n", kTokenMode));
   return store.insert_token({.id = base::new_id(random, "tok"),
                              .name = "bootstrap",
-                             .team = std::string(kTeam),
+                             .team = std::string(kPlatformTeam),
                              .subject = "admin",
-                             .role = "admin",
-                             .scopes = {"*"},
+                             .role = model::Role::admin,
+                             .scopes = {std::string(token_scope::kAll)},
                              .hash = token_hash(secret),
-                             .created_ms = base::to_ms(clock.wall())});
-}
-
-Result<Access> load_access(store::Store& store, base::Clock& clock) {
-  Access access;
-  ASSIGN_OR_RETURN(const auto teams, store.list_teams());
-  for (const store::Team& team : teams) {
-    ASSIGN_OR_RETURN(const auto tokens, store.list_tokens(team.name));
-    for (const store::Token& token : tokens) {
-      if (token.expires_ms == 0 || token.expires_ms > base::to_ms(clock.wall())) {
-        access.add(token.hash, caller_of(token));
-      }
-    }
-  }
-  return access;
+                             .created_ms = now});
 }
 
 }  // namespace service

@@ -1,10 +1,10 @@
 #include "service/create_request.h"
 
 #include <algorithm>
-#include <cmath>
 #include <initializer_list>
 
 #include "model/image_reference.h"
+#include "service/cpus.h"
 #include "wire/json.h"
 
 namespace service {
@@ -25,9 +25,6 @@ constexpr size_t kEnvironmentNameBytesMax = 256;
 constexpr size_t kEnvironmentValueBytesMax = 120 * 1024;
 constexpr size_t kUserBytesMax = 256;
 constexpr size_t kPathBytesMax = 4095;  // PATH_MAX without its NUL
-// Beyond it a number is a mistake, not a wish; keeps products of it inside 64 bits.
-constexpr double kCpusMax = 1e6;
-constexpr int64_t kMegabytesMax = int64_t{1} << 40U;
 
 bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
@@ -40,28 +37,22 @@ std::unexpected<base::Error> not_supported(std::string_view field, std::string_v
 std::unexpected<base::Error> quota_never(std::string_view field, int64_t most,
                                          std::string_view unit) {
   auto error = base::fail(ErrorCode::quota_never, "'", field,
-                          "' exceeds what any sandbox can have: ", most, " ", unit);
+                          "' exceeds what any sandbox of the team can have: ", most, " ", unit);
   error.error().details.emplace_back("field", field);
   return error;
 }
 
-Result<int64_t> read_cpus(Reader& reader, const Capacity& capacity) {
+Result<int64_t> read_cpus(Reader& reader, int64_t most) {
   ASSIGN_OR_RETURN(const double cpus, reader.required<double>("cpus"));
-  constexpr double kThousandths = 1000;
-  constexpr double kRounding = 1e-6;  // of 0.1 and the like in binary
-  const double thousandths = cpus * kThousandths;
-  if (!(cpus > 0) || thousandths + kRounding < static_cast<double>(kMillicpusMin)) {
+  if (cpus > kCpusMax) {
+    return quota_never("cpus", most, "thousandths of a cpu");
+  }
+  ASSIGN_OR_RETURN(const int64_t millicpus, millicpus_of("cpus", cpus));
+  if (millicpus < kMillicpusMin) {
     return fail_field("cpus", "'cpus' must be at least 0.01");
   }
-  if (cpus > kCpusMax) {
-    return quota_never("cpus", capacity.millicpus, "thousandths of a cpu");
-  }
-  if (std::abs(thousandths - std::round(thousandths)) > kRounding * std::max(1.0, thousandths)) {
-    return fail_field("cpus", "'cpus' must be a multiple of 0.001");
-  }
-  const auto millicpus = static_cast<int64_t>(std::llround(thousandths));
-  if (millicpus > capacity.millicpus) {
-    return quota_never("cpus", capacity.millicpus, "thousandths of a cpu");
+  if (millicpus > most) {
+    return quota_never("cpus", most, "thousandths of a cpu");
   }
   return millicpus;
 }
@@ -76,17 +67,27 @@ Result<int64_t> check_megabytes(std::string_view name, int64_t value, int64_t le
   return value;
 }
 
-Result<model::Resources> read_resources(Reader& reader, const Team& team,
-                                        const Capacity& capacity) {
+// Of a team's maximum 0 is none.
+int64_t least_of(int64_t capacity, int64_t team_max) {
+  return team_max == 0 ? capacity : std::min(capacity, team_max);
+}
+
+Result<model::Resources> read_resources(Reader& reader, const CreateLimits& limits) {
+  const Team& team = limits.team;
+  const Capacity most{.millicpus = least_of(limits.capacity.millicpus, team.max_millicpus),
+                      .memory_mb = least_of(limits.capacity.memory_mb, team.max_memory_mb),
+                      .storage_mb = least_of(limits.capacity.storage_mb, team.max_storage_mb)};
   model::Resources resources;
-  ASSIGN_OR_RETURN(resources.millicpus, read_cpus(reader, capacity));
+  ASSIGN_OR_RETURN(resources.millicpus, read_cpus(reader, most.millicpus));
   ASSIGN_OR_RETURN(const int64_t memory, reader.required<int64_t>("memory_mb"));
   ASSIGN_OR_RETURN(resources.memory_mb,
-                   check_megabytes("memory_mb", memory, kMemoryMbMin, capacity.memory_mb));
+                   check_megabytes("memory_mb", memory, kMemoryMbMin, most.memory_mb));
   ASSIGN_OR_RETURN(const auto storage, reader.optional<int64_t>("storage_mb"));
+  // The default is no wish: where the team may have less, it is that.
+  const int64_t storage_default = std::min(team.default_storage_mb, most.storage_mb);
   ASSIGN_OR_RETURN(resources.storage_mb,
-                   check_megabytes("storage_mb", storage.value_or(team.storage_mb), kStorageMbMin,
-                                   capacity.storage_mb));
+                   check_megabytes("storage_mb", storage.value_or(storage_default), kStorageMbMin,
+                                   most.storage_mb));
   resources.pids = team.pids;
   return resources;
 }
@@ -125,37 +126,22 @@ Result<model::EnvironmentMap> check_environment(model::EnvironmentMap environmen
   return environment;
 }
 
-Result<model::NetworkMode> read_network(const wire::json::Object& object) {
-  Reader reader(object, "network");
-  ASSIGN_OR_RETURN(const auto mode, reader.required<std::string>("mode"));
-  ASSIGN_OR_RETURN(const auto allow, reader.optional<std::vector<std::string>>("allow"));
-  RETURN_IF_ERROR(reader.finish());
-  if (mode == "allow" || allow) {
-    return not_supported("network.allow", "an egress allow-list");
-  }
-  const auto parsed = model::parse_network_mode(mode);
-  if (!parsed) {
-    return fail_field("network.mode", "'network.mode' must be open, none or allow");
-  }
-  return *parsed;
-}
-
 // Fields that are documented and come with later features.
-Result<void> refuse_unbuilt(Reader& reader) {
+Result<void> refuse_unbuilt(Reader& reader, const Team& team) {
   ASSIGN_OR_RETURN(const auto compose, reader.optional<wire::json::Value>("compose"));
   if (compose) {
     return not_supported("compose", "'compose'");
   }
-  ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
-  if (entrypoint.value_or(false)) {
-    return not_supported("run_entrypoint", "'run_entrypoint'");
-  }
   ASSIGN_OR_RETURN(const auto isolation, reader.optional<std::string>("isolation"));
-  if (isolation == "gvisor" || isolation == "vm") {
+  if (isolation && isolation != "container" && isolation != "gvisor" && isolation != "vm") {
+    return fail_field("isolation", "'isolation' must be container, gvisor or vm");
+  }
+  const std::string level = isolation.value_or(team.isolation.front());
+  if (level != "container") {
     return not_supported("isolation", "this isolation level");
   }
-  if (isolation && isolation != "container") {
-    return fail_field("isolation", "'isolation' must be container, gvisor or vm");
+  if (std::ranges::find(team.isolation, level) == team.isolation.end()) {
+    return fail_field("isolation", "the team has no isolation level '", level, "'");
   }
   return {};
 }
@@ -194,39 +180,77 @@ Result<void> read_process_defaults(Reader& reader, model::ContainerSpec& contain
 
 // A name that may be an import's stays as it is: the node looks among its imports first and then
 // takes it for a reference. Everything else is normalised.
-Result<std::string> read_image(Reader& reader, const Team& team) {
+Result<std::string> read_image(Reader& reader, const CreateLimits& limits) {
   ASSIGN_OR_RETURN(const auto image, reader.required<std::string>("image"));
-  if (image.starts_with("build:")) {
-    return not_supported("image", "an image from a build");
+  if (model::is_build_name(image)) {
+    return image;  // whose it is, the store knows
   }
   if (model::is_local_image_path(image)) {
-    if (!team.local_images) {
+    if (!limits.local_images) {
       return base::fail(ErrorCode::image_not_allowed,
                         "images on the node's own disk are not allowed here");
     }
-    return image;
-  }
-  if (model::is_local_image_name(image)) {
+    RETURN_IF_ERROR(check_image_allowed(limits.team, image));
     return image;
   }
   ASSIGN_OR_RETURN(const auto reference, model::parse_image_reference(image));
-  return reference.normalised();
+  RETURN_IF_ERROR(check_image_allowed(limits.team, reference.normalised()));
+  return model::is_local_image_name(image) ? image : reference.normalised();
+}
+
+// Whether a prefix covers the name: whole components of it, so that "ghcr.io/acme" is no
+// "ghcr.io/acme-evil".
+bool covers(std::string_view prefix, std::string_view name) {
+  constexpr std::string_view kSeparators = "/:@";
+  if (!name.starts_with(prefix)) {
+    return false;
+  }
+  return name.size() == prefix.size() || prefix.empty() ||
+         kSeparators.find(prefix.back()) != std::string_view::npos ||
+         kSeparators.find(name[prefix.size()]) != std::string_view::npos;
 }
 
 }  // namespace
 
-Result<CreateRequest> parse_create(std::string_view body, const Team& team,
-                                   const Capacity& capacity) {
-  ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+Result<void> check_image_allowed(const Team& team, std::string_view normalised) {
+  const auto covered = [&](const std::string& prefix) { return covers(prefix, normalised); };
+  if (team.image_prefixes.empty() || std::ranges::any_of(team.image_prefixes, covered)) {
+    return {};
+  }
+  return base::fail(ErrorCode::image_not_allowed, "team '", team.name, "' may not use '",
+                    normalised, "'");
+}
+
+Result<model::NetworkMode> parse_network(const wire::json::Object& object,
+                                         const std::string& field) {
+  Reader reader(object, field);
+  ASSIGN_OR_RETURN(const auto mode, reader.required<std::string>("mode"));
+  ASSIGN_OR_RETURN(const auto allow, reader.optional<std::vector<std::string>>("allow"));
+  RETURN_IF_ERROR(reader.finish());
+  if (mode == "allow" || allow) {
+    return not_supported(reader.path("allow"), "an egress allow-list");
+  }
+  const auto parsed = model::parse_network_mode(mode);
+  if (!parsed) {
+    return fail_field(reader.path("mode"), "'", reader.path("mode"),
+                      "' must be open, none or allow");
+  }
+  return *parsed;
+}
+
+Result<CreateRequest> parse_create(const wire::json::Object& object, const CreateLimits& limits) {
+  const Team& team = limits.team;
   Reader reader(object);
   CreateRequest request;
   model::ContainerSpec container;
-  RETURN_IF_ERROR(refuse_unbuilt(reader));
-  ASSIGN_OR_RETURN(container.image, read_image(reader, team));
-  ASSIGN_OR_RETURN(request.spec.resources, read_resources(reader, team, capacity));
+  RETURN_IF_ERROR(refuse_unbuilt(reader, team));
+  ASSIGN_OR_RETURN(container.image, read_image(reader, limits));
+  ASSIGN_OR_RETURN(request.spec.resources, read_resources(reader, limits));
   ASSIGN_OR_RETURN(auto labels, reader.optional<Labels>("labels"));
   ASSIGN_OR_RETURN(request.labels, check_labels(std::move(labels).value_or(Labels{})));
   RETURN_IF_ERROR(read_process_defaults(reader, container));
+  ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
+  container.run_entrypoint = entrypoint.value_or(false);
   request.spec.containers.push_back(std::move(container));
   ASSIGN_OR_RETURN(const auto pull, reader.optional<std::string>("pull"));
   if (pull && *pull != "missing" && *pull != "always") {
@@ -238,7 +262,10 @@ Result<CreateRequest> parse_create(std::string_view body, const Team& team,
                    read_seconds(reader, "max_lifetime_sec", team.max_lifetime_sec));
   ASSIGN_OR_RETURN(const auto network, reader.optional<wire::json::Object>("network"));
   if (network) {
-    ASSIGN_OR_RETURN(request.spec.network, read_network(*network));
+    ASSIGN_OR_RETURN(request.spec.network, parse_network(*network, "network"));
+  } else {
+    const auto mode = model::parse_network_mode(team.network);
+    request.spec.network = mode.value_or(model::NetworkMode::none);
   }
   ASSIGN_OR_RETURN(const auto no_new_privileges, reader.optional<bool>("no_new_privileges"));
   request.spec.no_new_privileges = no_new_privileges.value_or(false);
@@ -264,7 +291,7 @@ Result<PatchRequest> parse_patch(std::string_view body, const Team& team) {
   }
   ASSIGN_OR_RETURN(const auto network, reader.optional<wire::json::Object>("network"));
   if (network) {
-    ASSIGN_OR_RETURN(request.network, read_network(*network));
+    ASSIGN_OR_RETURN(request.network, parse_network(*network, "network"));
   }
   RETURN_IF_ERROR(reader.finish());
   return request;

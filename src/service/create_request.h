@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/sandbox.h"
 #include "service/team.h"
+#include "wire/json.h"
 
 namespace service {
 
@@ -20,8 +21,23 @@ struct CreateRequest {
   int64_t max_lifetime_sec = 0;
 };
 
-base::Result<CreateRequest> parse_create(std::string_view body, const Team& team,
-                                         const Capacity& capacity);
+// image_not_allowed where the team has prefixes and none covers the normalised name.
+base::Result<void> check_image_allowed(const Team& team, std::string_view normalised);
+
+// What a create is measured against.
+struct CreateLimits {
+  const Team& team;
+  Capacity capacity;
+  bool local_images = false;  // "dir:/..." and "tar:/..." of the node's disk
+};
+
+// `team` in the body is to be the name of that team: the caller has chosen it by that.
+base::Result<CreateRequest> parse_create(const wire::json::Object& body,
+                                         const CreateLimits& limits);
+
+// {"mode": "open"}, the value of `field`.
+base::Result<model::NetworkMode> parse_network(const wire::json::Object& object,
+                                               const std::string& field);
 
 struct PatchRequest {
   std::optional<std::map<std::string, std::string>> labels;

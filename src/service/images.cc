@@ -4,15 +4,38 @@
 
 #include "base/sys.h"
 #include "model/image_reference.h"
+#include "service/create_request.h"
+#include "service/token_hash.h"
 #include "wire/json.h"
 
 namespace service {
+namespace {
+
+// Of a proof that a pull is a team's: nobody guesses 64 bits of a few that run.
+constexpr size_t kProofLetters = 16;
+
+}  // namespace
 
 using base::ErrorCode;
 using base::Result;
 using net::Task;
 
-Task<Result<std::vector<ImageInfo>>> Images::list() { return context_.engine.images().list(); }
+bool Images::may_see(const Caller& caller, const std::string& name) const {
+  const TeamPtr team = context_.teams.find(caller.team);
+  const auto reference = model::parse_image_reference(name);
+  return caller.is_platform_admin ||
+         (team && check_image_allowed(*team, reference ? reference->normalised() : name));
+}
+
+Task<Result<std::vector<ImageInfo>>> Images::list(Caller caller) {
+  CO_ASSIGN_OR_RETURN(auto images, co_await context_.engine.images().list());
+  // What lies on the node's own disk is an image only where it may be used; the builder is one.
+  std::erase_if(images, [&](const ImageInfo& image) {
+    return !may_see(caller, image.name) ||
+           (model::is_local_image_path(image.name) && !context_.local_images);
+  });
+  co_return images;
+}
 
 // An image is asked for by its name or by any spelling of its reference.
 Task<Result<std::string>> Images::known_name(std::string name) {
@@ -35,14 +58,28 @@ Task<Result<ImageInfo>> Images::get(std::string name) {
   co_return co_await context_.engine.images().get(std::move(known));
 }
 
-Task<Result<std::string>> Images::pull(std::string body) {
+Task<Result<ImageInfo>> Images::get(Caller caller, std::string name) {
+  CO_ASSIGN_OR_RETURN(auto known, co_await known_name(name));
+  if (!may_see(caller, known)) {
+    co_return base::fail(ErrorCode::not_found, "image '", name, "' does not exist");
+  }
+  co_return co_await context_.engine.images().get(std::move(known));
+}
+
+Task<Result<std::string>> Images::pull(Caller caller, std::string body) {
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   wire::json::Reader reader(object);
   CO_ASSIGN_OR_RETURN(const auto wanted, reader.required<std::string>("pull"));
   CO_ASSIGN_OR_RETURN(const auto team, reader.optional<std::string>("team"));
   CO_RETURN_IF_ERROR(reader.finish());
-  if (team && *team != context_.team.name) {
-    co_return base::fail(ErrorCode::not_found, "team '", *team, "' does not exist");
+  if (team) {
+    if (!caller.is_in(*team) || !context_.teams.find(*team)) {
+      co_return base::fail(ErrorCode::not_found, "team '", *team, "' does not exist");
+    }
+    caller.enter(*team);
+    if (!caller.is_admin) {
+      co_return base::fail(ErrorCode::forbidden, "images of a team are pulled by its admins");
+    }
   }
   auto reference = model::parse_image_reference(wanted);
   if (!reference) {
@@ -50,12 +87,33 @@ Task<Result<std::string>> Images::pull(std::string body) {
     co_return std::unexpected(std::move(reference).error());
   }
   std::string name = reference->normalised();
-  CO_ASSIGN_OR_RETURN(auto access, registries_.access(name));
-  co_return co_await context_.engine.images().pull(std::move(name), std::move(access));
+  CO_ASSIGN_OR_RETURN(const TeamPtr pulling, context_.teams.get(caller.team));
+  CO_RETURN_IF_ERROR(check_image_allowed(*pulling, name));
+  CO_ASSIGN_OR_RETURN(auto access, registries_.access(caller.team, name));
+  CO_ASSIGN_OR_RETURN(const std::string id,
+                      co_await context_.engine.images().pull(std::move(name), std::move(access)));
+  co_return base::cat(id, "-", proof_of(id, caller.team));
 }
 
-Task<Result<PullProgress>> Images::progress(std::string pull_id) {
-  return context_.engine.images().pull_progress(std::move(pull_id));
+std::string Images::proof_of(std::string_view pull, std::string_view team) const {
+  return context_.secrets.sign(base::cat("pull ", pull, " ", team)).substr(0, kProofLetters);
+}
+
+Task<Result<PullProgress>> Images::progress(Caller caller, std::string pull_id) {
+  const size_t dash = std::min(pull_id.rfind('-'), pull_id.size());
+  const std::string id = pull_id.substr(0, dash);
+  const std::string_view proof =
+      std::string_view(pull_id).substr(std::min(dash + 1, pull_id.size()));
+  // Hashes are compared, so that the time it takes says nothing of a right one.
+  const std::string shown = token_hash(proof);
+  bool is_known = shown == token_hash(proof_of(id, caller.team));
+  for (const Membership& membership : caller.memberships) {
+    is_known = is_known || shown == token_hash(proof_of(id, membership.team));
+  }
+  if (!is_known && !caller.is_platform_admin) {
+    co_return base::fail(ErrorCode::not_found, "pull '", pull_id, "' does not exist");
+  }
+  co_return co_await context_.engine.images().pull_progress(id);
 }
 
 Task<Result<void>> Images::remove(std::string name) {
@@ -66,6 +124,10 @@ Task<Result<void>> Images::remove(std::string name) {
 Task<Result<ImageGc>> Images::gc() { return context_.engine.images().gc(); }
 
 Result<void> Images::check_name(const std::string& name) {
+  if (name.starts_with(model::kBuildNamePrefix)) {
+    return base::fail_field("name", "names that begin with '", model::kBuildNamePrefix,
+                            "' are given by image builds");
+  }
   if (!model::is_local_image_name(name)) {
     return base::fail_field("name",
                             "'name' must be lower-case path components and an optional tag");

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "service/access.h"
+#include "service/caller.h"
 #include "service/registries.h"
 
 namespace service {
@@ -20,11 +20,15 @@ class Images {
   Images(Context& context, Registries& registries, std::string spool_folder)
       : context_(context), registries_(registries), spool_folder_(std::move(spool_folder)) {}
 
-  net::Task<base::Result<std::vector<ImageInfo>>> list();
+  // Those that the caller's team may use.
+  net::Task<base::Result<std::vector<ImageInfo>>> list(Caller caller);
+  net::Task<base::Result<ImageInfo>> get(Caller caller, std::string name);
   net::Task<base::Result<ImageInfo>> get(std::string name);
-  // `body`: {"pull": "reference", "team"?}; the id for progress().
-  net::Task<base::Result<std::string>> pull(std::string body);
-  net::Task<base::Result<PullProgress>> progress(std::string pull_id);
+  // `body`: {"pull": "reference", "team"?}, with that team's credentials; the id for progress():
+  // the engine's and a proof that it was given to this team, which any gateway can tell.
+  net::Task<base::Result<std::string>> pull(Caller caller, std::string body);
+  // not_found for a pull of a team that the caller is not in.
+  net::Task<base::Result<PullProgress>> progress(Caller caller, std::string pull_id);
   net::Task<base::Result<void>> remove(std::string name);
   net::Task<base::Result<ImageGc>> gc();
 
@@ -38,7 +42,9 @@ class Images {
   [[nodiscard]] net::BlockingPool& pool() { return context_.pool; }
 
  private:
+  [[nodiscard]] bool may_see(const Caller& caller, const std::string& name) const;
   net::Task<base::Result<std::string>> known_name(std::string name);
+  [[nodiscard]] std::string proof_of(std::string_view pull, std::string_view team) const;
 
   Context& context_;
   Registries& registries_;

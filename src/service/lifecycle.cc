@@ -41,24 +41,38 @@ std::string detail(const base::Error& error, std::string_view key) {
 
 }  // namespace
 
+std::string time_out_message(std::string_view reason) {
+  return reason == "start_timeout" ? "the sandbox did not start in time"
+                                   : "no quota became free in time";
+}
+
 Lifecycle::Lifecycle(Context& context, const Registries& registries, LifecycleOptions options)
     : context_(context),
       registries_(registries),
       options_(options),
       leases_(context,
               [this](const LivePtr& live, const std::string& reason) { expire(live, reason); }),
+      admission_(context, options.total,
+                 {.changed = [this](const SandboxRow& row) { take(row); },
+                  .preempted = [this](const SandboxRow& row) { preempt(row); },
+                  .too_late = [this](const LivePtr& live) { group_.spawn(remove_failed(live)); }}),
       group_(context.loop) {}
 
 Task<Result<void>> Lifecycle::load() {
+  co_await leases_.follow_clock();
   auto read = [this] { return context_.store.all_live_sandboxes(); };
   CO_ASSIGN_OR_RETURN(auto rows, co_await context_.pool.run(std::move(read)));
   for (SandboxRow& row : rows) {
     const LivePtr live = context_.live.add(std::move(row));
     if (live->row.state == SandboxState::ready) {
       from_before_.insert(live->row.id);
+    } else if (live->row.state == SandboxState::queued) {
+      admission_.enqueue(live);
     }
-    leases_.note(live);
+    leases_.take_up(live);
   }
+  auto drained = [this] { return context_.store.drained_teams(); };
+  CO_ASSIGN_OR_RETURN(drained_, co_await context_.pool.run(std::move(drained)));
   co_return Result<void>{};
 }
 
@@ -66,9 +80,16 @@ void Lifecycle::start() {
   group_.spawn(follow());
   group_.spawn(leases_.watch_due());
   group_.spawn(leases_.write_renewals());
+  group_.spawn(admission_.run());
+  context_.teams.on_change([this] { admission_.look_again(); });
+  admission_.look_again();
+  for (const std::string& team : drained_) {
+    end_all(team, "team_drained");  // what a killed process had not come to
+  }
 }
 
 Task<void> Lifecycle::stop() {
+  context_.teams.on_change({});
   group_.cancel();
   co_await group_.join();
   co_await leases_.flush();
@@ -102,11 +123,12 @@ Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
   spec.network = row.network;
   spec.no_new_privileges = row.no_new_privileges;
   spec.always_pull = row.always_pull;
-  ASSIGN_OR_RETURN(spec.registry, registries_.access(row.image));
+  ASSIGN_OR_RETURN(spec.registry, registries_.access(row.team, row.image));
   model::ContainerSpec main;
   main.image = row.image;
   main.user = row.user;
   main.workdir = row.workdir;
+  main.run_entrypoint = row.run_entrypoint;
   if (!row.environment_sealed.empty()) {
     ASSIGN_OR_RETURN(const auto plain, context_.secrets.unseal(row.environment_sealed, row.id));
     ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(plain.reveal()));
@@ -120,6 +142,10 @@ Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
 
 void Lifecycle::begin(const LivePtr& live) {
   leases_.note(live);
+  if (live->row.state == SandboxState::queued) {
+    admission_.enqueue(live);
+    return;
+  }
   live->creating = true;
   group_.spawn(create_at_engine(live));
 }
@@ -135,33 +161,45 @@ Task<void> Lifecycle::create_at_engine(LivePtr live) {
   base::fault_point("gateway.create.after_engine");
   live->creating = false;
   live->changed.notify();
-  if (live->row.state == SandboxState::failed && status) {
-    // It failed (start_timeout) before the engine knew it.
-    group_.spawn(remove_unknown(live->row.id));
-  }
   if (live->row.state != SandboxState::starting) {
-    co_return;  // a removal waits for `creating` and goes on
+    // A removal waits for `creating` and goes on; another gateway's may have been faster.
+    if (live->row.state == SandboxState::deleted && context_.replicas.shared()) {
+      group_.spawn(remove_unknown(live->row.id));
+    }
+    co_return;
   }
   if (status) {
     apply_status(live, *status);
-  } else if (!is_passing(status.error())) {
-    const std::string reason = detail(status.error(), "reason");
+    co_return;
+  }
+  // A reason is the sandbox's own, whatever the code: nobody tries that again by himself.
+  const std::string reason = detail(status.error(), "reason");
+  if (!reason.empty() || !is_passing(status.error())) {
     fail(live, reason.empty() ? "start_failed" : reason, status.error().message);
   }
   // Otherwise follow() hears of it too, and reconcile() creates it again.
 }
 
-void Lifecycle::record(const LivePtr& live, store::StateChange change) {
-  auto write = [team = live->row.team, id = live->row.id,
-                change = std::move(change)](store::Store& rows) -> Result<void> {
-    RETURN_IF_ERROR(rows.set_state(team, id, change));
+void Lifecycle::record(const LivePtr& live, store::StateChange change, std::function<void()> then) {
+  change.replica = context_.replicas.id();
+  const auto stored = std::make_shared<std::optional<store::Changed>>();
+  auto write = [team = live->row.team, id = live->row.id, change = std::move(change),
+                stored](store::Store& rows) -> Result<void> {
+    ASSIGN_OR_RETURN(*stored, rows.set_state(team, id, change));
     return {};
   };
-  auto then = [live] {
-    ++live->events_seen;
-    live->recorded.notify();
+  auto done = [this, live, stored, then = std::move(then)] {
+    --live->unwritten;
+    if (*stored) {
+      note_stored(live, **stored);
+    }
+    live->note_recorded();
+    if (then) {
+      then();
+    }
   };
-  context_.journal.append({.write = std::move(write), .then = std::move(then)});
+  ++live->unwritten;
+  context_.journal.append({.write = std::move(write), .then = std::move(done)});
 }
 
 void Lifecycle::record_event(const LivePtr& live, std::string type, std::string reason,
@@ -173,10 +211,7 @@ void Lifecycle::record_event(const LivePtr& live, std::string type, std::string 
     RETURN_IF_ERROR(rows.append_event(team, id, event));
     return {};
   };
-  auto then = [live] {
-    ++live->events_seen;
-    live->recorded.notify();
-  };
+  auto then = [live] { live->note_recorded(); };
   context_.journal.append({.write = std::move(write), .then = std::move(then)});
 }
 
@@ -191,6 +226,7 @@ void Lifecycle::become_ready(const LivePtr& live, const engine::Status& status) 
   row.node = status.node;
   row.pull_ms = status.pull_ms;
   row.start_ms = status.start_ms;
+  context_.telemetry.became_ready(row);
   live->changed.notify();
   leases_.note(live);
   store::StateChange change{.from = {SandboxState::starting},
@@ -211,65 +247,49 @@ void Lifecycle::become_ready(const LivePtr& live, const engine::Status& status) 
 
 void Lifecycle::fail(const LivePtr& live, std::string reason, std::string message) {
   SandboxRow& row = live->row;
-  if (row.state != SandboxState::starting && row.state != SandboxState::ready) {
+  if (row.state != SandboxState::queued && row.state != SandboxState::starting &&
+      row.state != SandboxState::ready) {
     return;
   }
+  // Where others write too, it must still be what it is here; else the table may be behind.
+  const std::vector<SandboxState> from =
+      context_.replicas.shared()
+          ? std::vector{row.state}
+          : std::vector{SandboxState::queued, SandboxState::starting, SandboxState::ready};
+  const bool is_ours = row.state != SandboxState::starting || context_.replicas.drives(row);
+  admission_.forget(live);
   message.resize(std::min(message.size(), kMessageBytesMax));
   context_.log.info("sandbox failed",
                     {{"sandbox", row.id}, {"reason", reason}, {"message", message}});
   row.state = SandboxState::failed;
+  context_.telemetry.failed(reason);
   row.reason = reason;
   row.message = message;
   live->changed.notify();
   leases_.note(live);
-  store::StateChange change{.from = {SandboxState::starting, SandboxState::ready},
-                            .to = SandboxState::failed,
-                            .reason = reason,
-                            .message = message};
+  store::StateChange change{
+      .from = from, .to = SandboxState::failed, .reason = reason, .message = message};
   const int64_t now = context_.now_ms();
   if (reason == "out_of_memory") {
     change.events.push_back(make_event(now, "out_of_memory"));
   }
   change.events.push_back(make_event(now, "failed", std::move(reason), std::move(message)));
   record(live, std::move(change));
-  // What is left of it at the engine serves nobody.
-  group_.spawn(remove_unknown(row.id));
-}
-
-void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) {
-  const SandboxState state = live->row.state;
-  switch (status.state) {
-    case engine::State::starting:
-      break;
-    case engine::State::ready:
-      if (state == SandboxState::starting) {
-        become_ready(live, status);
-      }
-      break;
-    case engine::State::failed:
-      fail(live, status.reason.empty() ? "start_failed" : status.reason, status.message);
-      break;
-    case engine::State::gone:
-      fail(live, missing_reason(*live), "the sandbox is gone");
-      break;
+  if (is_ours) {
+    row.replica = context_.replicas.id();
+    // What is left of it at the engine serves nobody.
+    group_.spawn(remove_failed(live));
   }
 }
 
-void Lifecycle::apply(const engine::Change& change) {
-  const LivePtr live = context_.live.find(change.status.id);
-  if (!live) {
-    return;
-  }
-  if (!change.type.empty() && live->row.state != SandboxState::deleting) {
-    const bool is_starting = change.type == "starting";
-    if (!is_starting || !std::exchange(live->starting_told, true)) {
-      // out_of_memory comes with the failure it explains (fail() records it).
-      if (change.type == "pulling" || change.type == "pulled" || is_starting) {
-        record_event(live, change.type, "", change.message);
-      }
-    }
-  }
-  apply_status(live, change.status);
+// The store has it as failed already: what it had borrowed was reclaimed.
+void Lifecycle::preempt(const SandboxRow& row) {
+  context_.log.info("sandbox preempted", {{"sandbox", row.id}, {"reason", row.message}});
+  context_.audit.record_own(
+      row.team,
+      {.event = audit_event::kExpire, .sandbox = row.id, .details = {{"reason", row.reason}}});
+  base::fault_point("gateway.reclaim.decided");
+  take(row);
 }
 
 Task<Result<void>> Lifecycle::remove(LivePtr live, std::string reason) {
@@ -279,38 +299,44 @@ Task<Result<void>> Lifecycle::remove(LivePtr live, std::string reason) {
   }
   row.state = SandboxState::deleting;
   row.reason = reason;
+  ++live->unwritten;
+  admission_.forget(live);
   live->changed.notify();
   co_await context_.journal.flush();
   const store::StateChange change{.from = {SandboxState::queued, SandboxState::starting,
                                            SandboxState::ready, SandboxState::failed},
                                   .to = SandboxState::deleting,
                                   .reason = reason,
+                                  .replica = context_.replicas.id(),
                                   .events = {make_event(context_.now_ms(), "deleting", reason)}};
   auto write = [this, &row, &change] { return context_.store.set_state(row.team, row.id, change); };
   base::fault_point("gateway.delete.before_store");
   const auto written = co_await context_.pool.run(std::move(write));
   base::fault_point("gateway.delete.after_store");
-  ++live->events_seen;
-  live->recorded.notify();
-  group_.spawn(remove_at_engine(live));
+  --live->unwritten;
   if (!written) {
+    live->note_recorded();
+    group_.spawn(remove_at_engine(live));
     co_return std::unexpected(written.error());
+  }
+  note_stored(live, *written);
+  live->note_recorded();
+  if (row.state == SandboxState::deleting) {
+    drive(live);
   }
   co_return Result<void>{};
 }
 
-Task<void> Lifecycle::remove_at_engine(LivePtr live) {
-  if (std::exchange(live->removing, true)) {
-    co_return;
-  }
+// Waits for a start under way, then asks the engine until it has removed it; false: cancelled. One
+// that was never admitted the engine does not know.
+Task<bool> Lifecycle::remove_until_gone(LivePtr live) {
   while (live->creating) {
     const auto wake = co_await live->changed.wait(net::Deadline::never());
     if (wake == net::EventLoop::Wake::cancelled) {
-      live->removing = false;
-      co_return;
+      co_return false;
     }
   }
-  for (;;) {
+  while (live->row.admitted_ms != 0) {
     const auto removed = co_await context_.engine.remove(live->row.id);
     base::fault_point("gateway.delete.after_engine");
     if (removed) {
@@ -320,116 +346,97 @@ Task<void> Lifecycle::remove_at_engine(LivePtr live) {
                          {{"sandbox", live->row.id}, {"error", removed.error().message}});
     const auto wake = co_await context_.loop.sleep_until(net::Deadline::after(kRetryPause));
     if (wake == net::EventLoop::Wake::cancelled) {
-      live->removing = false;
-      co_return;
+      co_return false;
     }
+  }
+  co_return true;
+}
+
+Task<void> Lifecycle::remove_at_engine(LivePtr live) {
+  if (std::exchange(live->removing, true)) {
+    co_return;
+  }
+  if (!co_await remove_until_gone(live)) {
+    live->removing = false;
+    co_return;
   }
   const int64_t now = context_.now_ms();
   live->row.state = SandboxState::deleted;
   live->row.deleted_ms = now;
   context_.live.erase(live->row.id);
+  leaving_.insert(live->row.id);
   live->changed.notify();
-  record(live, {.from = {SandboxState::deleting},
-                .to = SandboxState::deleted,
-                .deleted_ms = now,
-                .events = {make_event(now, "deleted", live->row.reason)}});
+  // From any state: the store may not have answered when it was to be marked.
+  record(live,
+         {.from = {SandboxState::queued, SandboxState::starting, SandboxState::ready,
+                   SandboxState::failed, SandboxState::deleting},
+          .to = SandboxState::deleted,
+          .deleted_ms = now,
+          .events = {make_event(now, "deleted", live->row.reason)}},
+         [this, id = live->row.id] {
+           leaving_.erase(id);
+           admission_.look_again();
+         });
 }
 
-// What the engine has and the table does not (or only as failed).
-Task<void> Lifecycle::remove_unknown(std::string id) {
-  if (!removing_unknown_.insert(id).second) {
+// A failed one stays in the table; what it had at the engine goes, then its quota is free.
+Task<void> Lifecycle::remove_failed(LivePtr live) {
+  if (std::exchange(live->clearing, true)) {
     co_return;
   }
-  const auto removed = co_await context_.engine.remove(id);
-  removing_unknown_.erase(id);
-  if (!removed) {
-    // reconcile() finds it again.
-    context_.log.warning("leftover not removed",
-                         {{"sandbox", id}, {"error", removed.error().message}});
+  const bool gone = co_await remove_until_gone(live);
+  live->clearing = false;
+  if (!gone || !live->row.holds_quota || live->row.state != SandboxState::failed) {
+    co_return;  // deleted meanwhile: that gives it back
   }
+  base::fault_point("gateway.reclaim.ended");
+  live->row.holds_quota = false;
+  ++live->unwritten;
+  context_.live.note_change();
+  auto write = [team = live->row.team, id = live->row.id](store::Store& rows) -> Result<void> {
+    RETURN_IF_ERROR(rows.release_quota(team, id));
+    base::fault_point("gateway.reclaim.released");
+    return {};
+  };
+  auto then = [this, live] {
+    --live->unwritten;
+    admission_.look_again();
+  };
+  context_.journal.append({.write = std::move(write), .then = std::move(then)});
 }
 
 void Lifecycle::expire(const LivePtr& live, const std::string& reason) {
-  if (reason == "start_timeout") {
-    fail(live, reason, "the sandbox did not start in time");
+  const bool is_time_out = reason == "start_timeout" || reason == "queue_timeout";
+  // Alone it knows of every renewal, but not of what it decides at this moment in the store.
+  if (!context_.replicas.alone() || (is_time_out && context_.replicas.shared())) {
+    group_.spawn(expire_in_store(live, reason));
     return;
   }
+  if (is_time_out) {
+    fail(live, reason, time_out_message(reason));
+    return;
+  }
+  context_.audit.record_own(
+      live->row.team,
+      {.event = audit_event::kExpire, .sandbox = live->row.id, .details = {{"reason", reason}}});
   group_.spawn(store_expiry(live, reason));
+}
+
+int64_t Lifecycle::end_all(std::string_view team, std::string reason) {
+  int64_t ending = 0;
+  for (const auto& [id, live] : context_.live.all()) {
+    if (live->row.team == team && live->row.state != SandboxState::deleting) {
+      expire(live, reason);
+      ++ending;
+    }
+  }
+  return ending;
 }
 
 Task<void> Lifecycle::store_expiry(LivePtr live, std::string reason) {
   if (const auto removed = co_await remove(live, std::move(reason)); !removed) {
     context_.log.error("a removal could not be stored",
                        {{"sandbox", live->row.id}, {"error", removed.error().message}});
-  }
-}
-
-std::string Lifecycle::missing_reason(const Live& live) const {
-  return options_.host_restarted && from_before_.contains(live.row.id) ? "host_restarted"
-                                                                       : "agent_lost";
-}
-
-Task<bool> Lifecycle::reconcile() {
-  // Only what is settled before the engine is asked can be missed in its answer.
-  std::set<std::string> settled;
-  for (const auto& [id, live] : context_.live.all()) {
-    if (!live->creating) {
-      settled.insert(id);
-    }
-  }
-  const auto statuses = co_await context_.engine.list();
-  engine_answers_ = statuses.has_value();
-  if (!statuses) {
-    co_return false;
-  }
-  co_await read_capacity();
-  for (const engine::Status& status : *statuses) {
-    const LivePtr live = context_.live.find(status.id);
-    if (!live || live->row.state == SandboxState::failed) {
-      group_.spawn(remove_unknown(status.id));
-      continue;
-    }
-    settled.erase(status.id);
-    apply_status(live, status);
-    if (live->row.state == SandboxState::deleting) {
-      group_.spawn(remove_at_engine(live));
-    }
-  }
-  for (const std::string& id : settled) {
-    const LivePtr live = context_.live.find(id);
-    if (!live) {
-      continue;
-    }
-    if (live->row.state == SandboxState::starting && !live->creating) {
-      begin(live);
-    } else if (live->row.state == SandboxState::ready) {
-      fail(live, missing_reason(*live), "the sandbox is gone");
-    } else if (live->row.state == SandboxState::deleting) {
-      group_.spawn(remove_at_engine(live));
-    }
-  }
-  from_before_.clear();
-  co_return true;
-}
-
-Task<void> Lifecycle::follow() {
-  net::Cancellation* cancellation = co_await net::current_cancellation();
-  while (!cancellation->requested()) {
-    const bool agrees = co_await reconcile();
-    while (agrees && !cancellation->requested()) {
-      const auto change = co_await context_.engine.next_change();
-      if (!change) {
-        if (cancellation->requested()) {
-          co_return;
-        }
-        context_.log.warning("the engine's changes were interrupted",
-                             {{"error", change.error().message}});
-        engine_answers_ = false;
-        break;
-      }
-      apply(*change);
-    }
-    co_await context_.loop.sleep_until(net::Deadline::after(kRetryPause));
   }
 }
 

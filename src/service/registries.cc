@@ -80,71 +80,93 @@ std::unexpected<base::Error> unknown(const std::string& host) {
 }  // namespace
 
 net::Task<Result<void>> Registries::load() {
-  auto read = [this] { return context_.store.list_registries(context_.team.name); };
-  CO_ASSIGN_OR_RETURN(auto rows, co_await context_.pool.run(std::move(read)));
-  for (store::Registry& row : rows) {
-    by_host_[row.host] = std::move(row);
+  std::vector<std::string> teams;
+  for (const auto& [name, team] : context_.teams.all()) {
+    teams.push_back(name);
   }
+  for (const std::string& name : teams) {
+    auto read = [this, &name] { return context_.store.list_registries(name); };
+    CO_ASSIGN_OR_RETURN(auto rows, co_await context_.pool.run(std::move(read)));
+    ByHost by_host;
+    for (store::Registry& row : rows) {
+      by_host[row.host] = std::move(row);
+    }
+    by_team_[name] = std::move(by_host);
+  }
+  std::erase_if(by_team_, [this](const auto& entry) { return !context_.teams.find(entry.first); });
   co_return Result<void>{};
 }
 
-net::Task<Result<RegistryView>> Registries::put(std::string host, std::string body) {
+const store::Registry* Registries::find(const std::string& team, const std::string& host) const {
+  const auto of_team = by_team_.find(team);
+  if (of_team == by_team_.end()) {
+    return nullptr;
+  }
+  const auto found = of_team->second.find(host);
+  return found == of_team->second.end() ? nullptr : &found->second;
+}
+
+net::Task<Result<RegistryView>> Registries::put(std::string team, std::string host,
+                                                std::string body) {
   CO_ASSIGN_OR_RETURN(auto parsed, parse(std::move(host), body));
   store::Registry row = std::move(parsed.row);
   if (!parsed.secret.empty()) {
     row.secret_sealed = context_.secrets.seal(parsed.secret.reveal(), purpose(row.host));
   }
-  if (by_host_.size() >= kRegistriesMax && !by_host_.contains(row.host)) {
+  if (by_team_[team].size() >= kRegistriesMax && find(team, row.host) == nullptr) {
     co_return base::fail(ErrorCode::conflict, "more than ", kRegistriesMax, " registries");
   }
-  auto write = [this, row] { return context_.store.put_registry(context_.team.name, row); };
+  auto write = [this, &team, row] { return context_.store.put_registry(team, row); };
   CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(write)));
   const RegistryView view = view_of(row);
-  by_host_[row.host] = std::move(row);
+  by_team_[team][row.host] = std::move(row);
   co_return view;
 }
 
-Result<RegistryView> Registries::get(const std::string& host) const {
-  const auto found = by_host_.find(host);
-  if (found == by_host_.end()) {
+Result<RegistryView> Registries::get(const std::string& team, const std::string& host) const {
+  const store::Registry* row = find(team, host);
+  if (row == nullptr) {
     return unknown(host);
   }
-  return view_of(found->second);
+  return view_of(*row);
 }
 
-std::vector<RegistryView> Registries::list() const {
+std::vector<RegistryView> Registries::list(const std::string& team) const {
   std::vector<RegistryView> out;
-  for (const auto& [host, row] : by_host_) {
-    out.push_back(view_of(row));
+  if (const auto found = by_team_.find(team); found != by_team_.end()) {
+    for (const auto& [host, row] : found->second) {
+      out.push_back(view_of(row));
+    }
   }
   return out;
 }
 
-net::Task<Result<void>> Registries::remove(std::string host) {
-  if (!by_host_.contains(host)) {
+net::Task<Result<void>> Registries::remove(std::string team, std::string host) {
+  if (find(team, host) == nullptr) {
     co_return unknown(host);
   }
-  auto write = [this, host] { return context_.store.delete_registry(context_.team.name, host); };
+  auto write = [this, &team, &host] { return context_.store.delete_registry(team, host); };
   CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(write)));
-  by_host_.erase(host);
+  by_team_[team].erase(host);
   co_return Result<void>{};
 }
 
-Result<model::RegistryAccess> Registries::access(std::string_view image) const {
-  if (by_host_.empty() || model::is_local_image_path(image)) {
+Result<model::RegistryAccess> Registries::access(const std::string& team,
+                                                 std::string_view image) const {
+  const auto of_team = by_team_.find(team);
+  if (of_team == by_team_.end() || of_team->second.empty() || model::is_local_image_path(image)) {
     return model::RegistryAccess{};
   }
   ASSIGN_OR_RETURN(const auto reference, model::parse_image_reference(image));
-  const auto found = by_host_.find(reference.registry);
-  if (found == by_host_.end()) {
+  const store::Registry* row = find(team, reference.registry);
+  if (row == nullptr) {
     return model::RegistryAccess{};
   }
-  const store::Registry& row = found->second;
   model::RegistryAccess access{
-      .username = row.username, .mirror = row.mirror, .plain_http = row.plain_http};
-  if (!row.secret_sealed.empty()) {
+      .username = row->username, .mirror = row->mirror, .plain_http = row->plain_http};
+  if (!row->secret_sealed.empty()) {
     ASSIGN_OR_RETURN(access.password,
-                     context_.secrets.unseal(row.secret_sealed, purpose(row.host)));
+                     context_.secrets.unseal(row->secret_sealed, purpose(row->host)));
   }
   return access;
 }

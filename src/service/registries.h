@@ -26,17 +26,24 @@ class Registries {
 
   net::Task<base::Result<void>> load();
   // `body`: {"username", "password" | "token", "mirror", "plain_http"}.
-  net::Task<base::Result<RegistryView>> put(std::string host, std::string body);
-  [[nodiscard]] base::Result<RegistryView> get(const std::string& host) const;
-  [[nodiscard]] std::vector<RegistryView> list() const;
-  net::Task<base::Result<void>> remove(std::string host);
+  net::Task<base::Result<RegistryView>> put(std::string team, std::string host, std::string body);
+  [[nodiscard]] base::Result<RegistryView> get(const std::string& team,
+                                               const std::string& host) const;
+  [[nodiscard]] std::vector<RegistryView> list(const std::string& team) const;
+  net::Task<base::Result<void>> remove(std::string team, std::string host);
+  // The team is gone from the store, with what it had here.
+  void forget(const std::string& team) { by_team_.erase(team); }
 
-  // For an image of that name: empty access (anonymous HTTPS) where nothing is set.
-  [[nodiscard]] base::Result<model::RegistryAccess> access(std::string_view image) const;
+  // For a team's image of that name: empty access (anonymous HTTPS) where nothing is set.
+  [[nodiscard]] base::Result<model::RegistryAccess> access(const std::string& team,
+                                                           std::string_view image) const;
 
  private:
+  using ByHost = std::map<std::string, store::Registry>;
+  [[nodiscard]] const store::Registry* find(const std::string& team, const std::string& host) const;
+
   Context& context_;
-  std::map<std::string, store::Registry> by_host_;
+  std::map<std::string, ByHost> by_team_;
 };
 
 }  // namespace service

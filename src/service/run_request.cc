@@ -1,8 +1,9 @@
 #include "service/run_request.h"
 
+#include <algorithm>
 #include <map>
 
-#include "wire/json.h"
+#include "service/audit.h"
 
 namespace service {
 namespace {
@@ -10,12 +11,15 @@ namespace {
 using base::ErrorCode;
 using base::fail_field;
 using base::Result;
+using wire::json::Object;
 using wire::json::Reader;
 
 constexpr size_t kArgumentsMax = 65'536;
 constexpr size_t kLoggedBytesMax = 256;
 // A year: the sandbox's lifetime ends it long before.
 constexpr double kTimeoutSecondsMax = 31'536'000;
+constexpr size_t kSessionNameBytesMax = 64;
+constexpr size_t kSignalBytesMax = 16;  // "RTMAX-14"
 
 bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
 
@@ -37,7 +41,7 @@ Result<void> check_argv(const std::vector<std::string>& argv) {
   return {};
 }
 
-Result<std::string> read_command(Reader& reader) {
+Result<std::string> read_command(Reader& reader, wire::json::Object& audit) {
   ASSIGN_OR_RETURN(const auto argv, reader.optional<std::vector<std::string>>("argv"));
   ASSIGN_OR_RETURN(const auto command, reader.optional<std::string>("command"));
   if (argv && command) {
@@ -52,9 +56,11 @@ Result<std::string> read_command(Reader& reader) {
     if (has_nul(*command)) {
       return fail_field("command", "'command' contains NUL");
     }
+    audit["command"] = audit_text(*command);
     return command->substr(0, kLoggedBytesMax);
   }
   RETURN_IF_ERROR(check_argv(*argv));
+  audit["argv"] = audit_list(*argv);
   std::string text;
   for (const std::string& argument : *argv) {
     if (text.size() >= kLoggedBytesMax) {
@@ -86,21 +92,17 @@ Result<void> check_choice(Reader& reader, std::string_view name) {
   return {};
 }
 
-Result<void> check_text(Reader& reader, std::string_view name) {
-  ASSIGN_OR_RETURN(const auto value, reader.optional<std::string>(name));
-  if (value && (value->empty() || has_nul(*value))) {
-    return fail_field(name, "'", name, "' must not be empty or contain NUL");
+Result<std::string> read_user(Reader& reader) {
+  ASSIGN_OR_RETURN(auto user, reader.optional<std::string>("user"));
+  if (user && (user->empty() || has_nul(*user))) {
+    return fail_field("user", "'user' must not be empty or contain NUL");
   }
-  return {};
+  return std::move(user).value_or(std::string());
 }
 
-}  // namespace
-
-Result<RunRequest> parse_run(std::string body) {
-  ASSIGN_OR_RETURN(auto object, wire::json::parse_object(body));
-  Reader reader(object);
-  RunRequest request;
-  ASSIGN_OR_RETURN(request.argv_text, read_command(reader));
+// What every surface takes.
+Result<void> read_fields(Reader& reader, RunRequest& request) {
+  ASSIGN_OR_RETURN(request.argv_text, read_command(reader, request.audit));
   ASSIGN_OR_RETURN(const auto environment,
                    (reader.optional<std::map<std::string, std::string>>("env")));
   if (environment) {
@@ -112,19 +114,74 @@ Result<RunRequest> parse_run(std::string body) {
                                        .message = "'cwd' must not be empty or contain NUL",
                                        .details = {{"field", "cwd"}}});
   }
-  RETURN_IF_ERROR(check_text(reader, "user"));
-  ASSIGN_OR_RETURN(const auto stdin_text, reader.optional<std::string>("stdin"));
-  RETURN_IF_ERROR(check_choice(reader, "stdin_encoding"));
-  RETURN_IF_ERROR(check_choice(reader, "encoding"));
+  ASSIGN_OR_RETURN(request.user, read_user(reader));
+  if (cwd) {
+    request.audit["cwd"] = audit_text(*cwd);
+  }
+  if (!request.user.empty()) {
+    request.audit["user"] = audit_text(request.user);
+  }
   ASSIGN_OR_RETURN(const auto timeout, reader.optional<double>("timeout_sec"));
   if (timeout && (!(*timeout > 0) || *timeout > kTimeoutSecondsMax)) {
     return fail_field("timeout_sec", "'timeout_sec' must be more than 0 and at most a year");
   }
+  if (timeout) {
+    request.audit["timeout_sec"] = *timeout;
+  }
+  return {};
+}
+
+Result<void> read_input_and_encoding(Reader& reader) {
+  RETURN_IF_ERROR(reader.optional<std::string>("stdin"));
+  RETURN_IF_ERROR(check_choice(reader, "stdin_encoding"));
+  return check_choice(reader, "encoding");
+}
+
+Result<void> check_side(Reader& reader, std::string_view name) {
+  ASSIGN_OR_RETURN(const auto value, reader.required<int64_t>(name));
+  if (value < 1 || value > kTerminalSideMax) {
+    return fail_field(reader.path(name), "'", reader.path(name), "' must be from 1 to ",
+                      kTerminalSideMax);
+  }
+  return {};
+}
+
+Result<void> check_terminal(Reader& reader) {
+  ASSIGN_OR_RETURN(const auto terminal, reader.optional<Object>("tty"));
+  if (!terminal) {
+    return {};
+  }
+  Reader size(*terminal, "tty");
+  RETURN_IF_ERROR(check_side(size, "cols"));
+  RETURN_IF_ERROR(check_side(size, "rows"));
+  return size.finish();
+}
+
+Result<void> read_session_fields(Reader& reader) {
+  RETURN_IF_ERROR(check_terminal(reader));
+  RETURN_IF_ERROR(reader.optional<bool>("stdin"));
+  ASSIGN_OR_RETURN(const auto name, reader.optional<std::string>("name"));
+  if (name && !is_session_name(*name)) {
+    return fail_field("name", "'name' must be 1 to ", kSessionNameBytesMax,
+                      " letters, digits, '.', '_' or '-'");
+  }
+  ASSIGN_OR_RETURN(const auto limit, reader.optional<int64_t>("log_limit_bytes"));
+  if (limit && *limit < 1) {
+    return fail_field("log_limit_bytes", "'log_limit_bytes' must be at least 1");
+  }
+  return {};
+}
+
+// Checks `body` by the common fields and by `read_others`.
+Result<RunRequest> parse_command(std::string body, Result<void> (*read_others)(Reader&)) {
+  ASSIGN_OR_RETURN(auto object, wire::json::parse_object(body));
+  Reader reader(object);
+  RunRequest request;
+  RETURN_IF_ERROR(read_fields(reader, request));
+  RETURN_IF_ERROR(read_others(reader));
   ASSIGN_OR_RETURN(const auto container, reader.optional<std::string>("container"));
   RETURN_IF_ERROR(reader.finish());
-  if (container && *container != "main") {
-    return fail_field("container", "there is no container '", *container, "'");
-  }
+  RETURN_IF_ERROR(check_container(container));
   if (container) {
     // The agent serves one container and knows no such field.
     object.erase("container");
@@ -132,6 +189,61 @@ Result<RunRequest> parse_run(std::string body) {
   }
   request.body = std::move(body);
   return request;
+}
+
+}  // namespace
+
+bool is_session_name(std::string_view text) {
+  const auto fine = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !text.empty() && text.size() <= kSessionNameBytesMax && std::ranges::all_of(text, fine);
+}
+
+Result<void> check_container(const std::optional<std::string>& container) {
+  if (container && *container != "main") {
+    return fail_field("container", "there is no container '", *container, "'");
+  }
+  return {};
+}
+
+Result<RunRequest> parse_run(std::string body) {
+  return parse_command(std::move(body), read_input_and_encoding);
+}
+
+Result<RunRequest> parse_exec(std::string line) {
+  constexpr auto kNothingElse = [](Reader&) -> Result<void> { return {}; };
+  return parse_command(std::move(line), kNothingElse);
+}
+
+Result<RunRequest> parse_session(std::string body) {
+  return parse_command(std::move(body), read_session_fields);
+}
+
+Result<void> parse_kill(std::string_view body) {
+  if (body.empty()) {
+    return {};
+  }
+  ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+  Reader reader(object);
+  ASSIGN_OR_RETURN(const auto given, reader.optional<std::string>("signal"));
+  const std::string signal = given.value_or("TERM");
+  const auto fine = [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '+' || c == '-';
+  };
+  if (signal.empty() || signal.size() > kSignalBytesMax || !std::ranges::all_of(signal, fine)) {
+    return fail_field("signal", "'signal' must be a name such as TERM");
+  }
+  return reader.finish();
+}
+
+Result<void> parse_resize(std::string_view body) {
+  ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+  Reader reader(object);
+  RETURN_IF_ERROR(check_side(reader, "cols"));
+  RETURN_IF_ERROR(check_side(reader, "rows"));
+  return reader.finish();
 }
 
 }  // namespace service

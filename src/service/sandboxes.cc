@@ -1,6 +1,10 @@
 #include "service/sandboxes.h"
 
+#include <algorithm>
+
 #include "base/fault.h"
+#include "model/image_reference.h"
+#include "service/agent_call.h"
 #include "wire/json.h"
 
 namespace service {
@@ -14,6 +18,10 @@ constexpr int64_t kMsPerSecond = 1000;
 constexpr int64_t kIdempotencyWindowMs = int64_t{24} * 3600 * kMsPerSecond;
 // A runaway client is stopped before the host is; an operator's quota comes with teams.
 constexpr size_t kLiveMax = 20'000;
+// What another gateway tells its clients, it has stored within this time, or its store is stuck.
+constexpr base::Milliseconds kOthersPatience{5'000};
+// Where its changes are not heard of, it is looked for them so often.
+constexpr base::Milliseconds kOthersLook{100};
 
 std::unexpected<base::Error> not_found(std::string_view id) {
   return base::fail(ErrorCode::not_found, "sandbox '", id, "' does not exist");
@@ -22,6 +30,38 @@ std::unexpected<base::Error> not_found(std::string_view id) {
 bool is_settled(SandboxState state) {
   return state == SandboxState::ready || state == SandboxState::failed ||
          state == SandboxState::deleted;
+}
+
+// What the audit log keeps of a create: what was asked for, never the environment.
+AuditRecord created_record(const SandboxRow& row) {
+  return {.event = audit_event::kCreate,
+          .sandbox = row.id,
+          .details = {{"image", audit_text(row.image)},
+                      {"millicpus", row.resources.millicpus},
+                      {"memory_mb", row.resources.memory_mb},
+                      {"storage_mb", row.resources.storage_mb},
+                      {"network", model::to_string(row.network)},
+                      {"lease_sec", row.lease_sec}}};
+}
+
+std::vector<std::string> own_teams(const Caller& caller) {
+  std::vector<std::string> out{caller.team};
+  for (const Membership& membership : caller.memberships) {
+    if (membership.team != caller.team) {
+      out.push_back(membership.team);
+    }
+  }
+  return out;
+}
+
+// What another team may know of a sandbox is that it is there and what it takes.
+void hide_from_others(SandboxRow& row) {
+  row.labels.clear();
+  row.environment_sealed.clear();
+  row.message.clear();
+  row.node.clear();
+  row.user.reset();
+  row.workdir.reset();
 }
 
 std::string environment_json(const model::EnvironmentMap& environment) {
@@ -39,14 +79,15 @@ LivePtr Sandboxes::find_live(const Caller& caller, const std::string& id) const 
   return live && live->row.team == caller.team ? live : nullptr;
 }
 
-SandboxRow Sandboxes::new_row(const Caller& caller, const CreateRequest& request) {
+SandboxRow Sandboxes::new_row(const Caller& caller, const Team& team,
+                              const CreateRequest& request) {
   const int64_t now = context_.now_ms();
   const model::ContainerSpec& main = request.spec.containers.front();
   SandboxRow row;
   row.id = base::new_id(context_.random, "sbx");
-  row.team = caller.team;
+  row.team = team.name;
   row.owner = caller.subject;
-  row.state = SandboxState::starting;
+  row.state = SandboxState::queued;  // until the store has decided
   row.image = main.image;
   row.resources = request.spec.resources;
   row.labels = request.labels;
@@ -55,52 +96,144 @@ SandboxRow Sandboxes::new_row(const Caller& caller, const CreateRequest& request
   }
   row.user = main.user;
   row.workdir = main.workdir;
+  row.run_entrypoint = main.run_entrypoint;
   row.network = request.spec.network;
   row.no_new_privileges = request.spec.no_new_privileges;
   row.always_pull = request.spec.always_pull;
   row.lease_sec = request.lease_sec;
   row.max_lifetime_sec = request.max_lifetime_sec;
   row.created_ms = now;
-  row.admitted_ms = now;
   row.last_activity_ms = now;
-  row.start_deadline_ms = now + context_.team.start_max_sec * kMsPerSecond;
-  row.max_lifetime_ms = now + request.max_lifetime_sec * kMsPerSecond;
+  row.replica = context_.replicas.id();
   return row;
+}
+
+// quota_never: more than the team could have with nothing else running, as quotas are now.
+Result<void> Sandboxes::check_quota(const Team& team, const model::Resources& resources) const {
+  const model::Limits& total = lifecycle_.admission().rules().total;
+  std::vector<model::TeamQuota> quotas{quota_of(team)};
+  const bool unlimited =
+      std::ranges::none_of(total, [](const auto& one) { return one.has_value(); });
+  if (unlimited && !quotas.front().limited()) {
+    return {};
+  }
+  for (const auto& [name, other] : context_.teams.all()) {
+    if (name != team.name) {
+      quotas.push_back(quota_of(*other));
+    }
+  }
+  const model::Amounts wants = model::amounts_of(resources);
+  const auto shortage = model::never_fits(model::Quotas(quotas, total), team.name, wants);
+  if (!shortage) {
+    return {};
+  }
+  const auto dimension = static_cast<size_t>(shortage->dimension);
+  auto error = base::fail(ErrorCode::quota_never, "more than could ever be admitted: ",
+                          model::shortage_text(*shortage, wants[dimension]));
+  error.error().details.emplace_back("field", model::to_string(shortage->dimension));
+  return error;
+}
+
+// What an image that is not here yet says of itself, its start will tell.
+Task<Result<void>> Sandboxes::check_entrypoint(const model::ContainerSpec& container) {
+  if (!container.run_entrypoint) {
+    co_return Result<void>{};
+  }
+  const auto image = co_await context_.engine.images().get(container.image);
+  if (!image) {
+    co_return Result<void>{};
+  }
+  CO_ASSIGN_OR_RETURN(const auto config, wire::json::parse_object(image->config_json));
+  wire::json::Reader reader(config);
+  CO_ASSIGN_OR_RETURN(const auto entrypoint,
+                      reader.optional<std::vector<std::string>>("entrypoint"));
+  CO_ASSIGN_OR_RETURN(const auto command, reader.optional<std::vector<std::string>>("cmd"));
+  if ((!entrypoint || entrypoint->empty()) && (!command || command->empty())) {
+    co_return base::fail_field("run_entrypoint", "the image has neither ENTRYPOINT nor CMD");
+  }
+  co_return Result<void>{};
+}
+
+// The one that the body names, else the one the caller acts in; the caller acts in it from here on.
+Result<TeamPtr> Sandboxes::team_for(Caller& caller, const wire::json::Object& body) const {
+  const auto* named = body.if_contains("team");
+  if (named != nullptr && named->is_string()) {
+    const std::string name(named->get_string());
+    if (!caller.is_in(name) || !context_.teams.find(name)) {
+      return base::fail(ErrorCode::not_found, "team '", name, "' does not exist");
+    }
+    caller.enter(name);
+  }
+  return context_.teams.get(caller.team);
+}
+
+// An image that a team has built is that team's.
+Task<Result<void>> Sandboxes::check_build_image(const Team& team, const std::string& image) {
+  if (!model::is_build_name(image)) {
+    co_return Result<void>{};
+  }
+  const std::string digest = image.substr(model::kBuildNamePrefix.size());
+  auto find = [this, &team, &digest] {
+    return context_.store.find_build_of_digest(team.name, digest);
+  };
+  const auto build = co_await context_.pool.run(std::move(find));
+  if (!build || build->state != "succeeded") {
+    co_return base::fail(ErrorCode::image_not_allowed, "team '", team.name,
+                         "' has built no image '", image, "'");
+  }
+  co_return Result<void>{};
 }
 
 Task<Result<Created>> Sandboxes::create(Caller caller, std::string body,
                                         std::optional<IdempotencyKey> key) {
   CO_ASSIGN_OR_RETURN(const Capacity capacity, lifecycle_.capacity());
-  CO_ASSIGN_OR_RETURN(const CreateRequest request, parse_create(body, context_.team, capacity));
+  CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+  CO_ASSIGN_OR_RETURN(const TeamPtr team, team_for(caller, object));
+  CO_ASSIGN_OR_RETURN(
+      const CreateRequest request,
+      parse_create(object,
+                   {.team = *team, .capacity = capacity, .local_images = context_.local_images}));
   if (context_.live.all().size() >= kLiveMax) {
     co_return base::fail(ErrorCode::overloaded, "more than ", kLiveMax, " sandboxes");
   }
-  const SandboxRow row = new_row(caller, request);
-  const std::vector<store::Event> events{{.at_ms = row.created_ms, .type = "created"},
-                                         {.at_ms = row.admitted_ms, .type = "admitted"}};
+  CO_RETURN_IF_ERROR(check_quota(*team, request.spec.resources));
+  CO_RETURN_IF_ERROR(co_await check_build_image(*team, request.spec.containers.front().image));
+  CO_RETURN_IF_ERROR(co_await check_entrypoint(request.spec.containers.front()));
+  const SandboxRow row = new_row(caller, *team, request);
+  const std::vector<store::Event> events{{.at_ms = row.created_ms, .type = "created"}};
   std::optional<store::Idempotency> idempotency;
   if (key) {
     idempotency = {.key = std::move(key->key),
                    .request_digest = std::move(key->body_digest),
                    .window_ms = kIdempotencyWindowMs};
   }
-  auto insert = [this, &row, &events, &idempotency] {
-    return context_.store.insert_sandbox(row.team, row, events, idempotency);
+  const AuditRow audit = context_.audit.row(caller, created_record(row));
+  auto insert = [this, &row, &events, &idempotency, &audit] {
+    return context_.store.insert_sandbox(row.team, row, events, idempotency, audit,
+                                         lifecycle_.admission().rules());
   };
   base::fault_point("gateway.create.before_insert");
-  CO_ASSIGN_OR_RETURN(auto inserted, co_await context_.pool.run(std::move(insert)));
+  auto inserted_or = co_await context_.pool.run(std::move(insert));
   base::fault_point("gateway.create.after_insert");
+  if (!inserted_or && inserted_or.error().code == ErrorCode::unavailable &&
+      context_.replicas.shared()) {
+    lifecycle_.look_for(row.id);
+  }
+  CO_ASSIGN_OR_RETURN(store::Inserted inserted, std::move(inserted_or));
   if (!inserted.fresh) {
     co_return co_await repeat(std::move(inserted.sandbox));
   }
   ++creates_;
-  const LivePtr live = context_.live.add(row);
+  const LivePtr live = context_.live.add(std::move(inserted.sandbox));
   lifecycle_.begin(live);
+  lifecycle_.admission().apply(inserted.admission);
   co_return Created{.row = live->row};
 }
 
 // What an idempotency key made before: as it is now.
 Task<Result<Created>> Sandboxes::repeat(SandboxRow row) {
+  // The store has it, and whoever inserted it was perhaps not told so.
+  lifecycle_.take(row);
   const LivePtr live = context_.live.find(row.id);
   co_return Created{.row = live ? live->row : std::move(row), .fresh = false};
 }
@@ -132,16 +265,41 @@ Task<Result<SandboxRow>> Sandboxes::wait_settled(Caller caller, std::string id, 
   co_return live->row;
 }
 
-Task<Result<SandboxPage>> Sandboxes::list(Caller caller, SandboxFilter filter) {
+Task<Result<std::string>> Sandboxes::team_of(std::string id) {
+  if (const LivePtr live = context_.live.find(id)) {
+    co_return live->row.team;
+  }
+  auto find = [this, &id] { return context_.store.team_of_sandbox(id); };
+  co_return co_await context_.pool.run(std::move(find));
+}
+
+Task<Result<SandboxPage>> Sandboxes::list(Caller caller, ListedTeams wanted, SandboxFilter filter) {
+  std::vector<std::string> teams = own_teams(caller);
+  if (wanted.all && !caller.is_platform_admin) {
+    filter.labels_of = teams;
+  }
+  if (wanted.only) {
+    if ((!wanted.all && !caller.is_in(*wanted.only)) || !context_.teams.find(*wanted.only)) {
+      co_return base::fail(ErrorCode::not_found, "team '", *wanted.only, "' does not exist");
+    }
+    teams = {*wanted.only};
+  }
   co_await context_.journal.flush();
-  auto read = [this, &caller, &filter] {
-    return context_.store.list_sandboxes(caller.team, filter);
+  auto read = [this, &wanted, &teams, &filter] {
+    return wanted.all && !wanted.only ? context_.store.list_sandboxes_of_all_teams(filter)
+                                      : context_.store.list_sandboxes(teams, filter);
   };
   CO_ASSIGN_OR_RETURN(auto page, co_await context_.pool.run(std::move(read)));
   for (SandboxRow& row : page.items) {
+    if (!context_.replicas.alone()) {
+      lifecycle_.take(row);
+    }
     // Leases are newer here.
     if (const LivePtr live = context_.live.find(row.id)) {
       row = live->row;
+    }
+    if (!caller.is_in(row.team)) {
+      hide_from_others(row);
     }
   }
   co_return page;
@@ -150,7 +308,8 @@ Task<Result<SandboxPage>> Sandboxes::list(Caller caller, SandboxFilter filter) {
 Task<Result<SandboxRow>> Sandboxes::patch(Caller caller, std::string id, std::string body) {
   CO_ASSIGN_OR_RETURN(auto use_of, use(caller, id));
   const LivePtr live = use_of.live();
-  CO_ASSIGN_OR_RETURN(const PatchRequest request, parse_patch(body, context_.team));
+  CO_ASSIGN_OR_RETURN(const TeamPtr team, context_.teams.get(live->row.team));
+  CO_ASSIGN_OR_RETURN(const PatchRequest request, parse_patch(body, *team));
   store::SandboxPatch patch{
       .labels = request.labels, .lease_sec = request.lease_sec, .network = request.network};
   if (request.lease_sec) {
@@ -171,8 +330,7 @@ Task<Result<SandboxRow>> Sandboxes::patch(Caller caller, std::string id, std::st
   if (request.lease_sec) {
     row.lease_sec = *request.lease_sec;
     row.lease_expires_ms = *patch.lease_expires_ms;
-    ++live->events_seen;
-    live->recorded.notify();
+    live->note_recorded();
   }
   lifecycle_.leases().note(live);
   co_return row;
@@ -186,6 +344,18 @@ Task<Result<void>> Sandboxes::remove(Caller caller, std::string id) {
   co_return co_await lifecycle_.remove(live, "deleted_by_user");
 }
 
+Task<Result<int64_t>> Sandboxes::set_drained(std::string team, bool drained) {
+  auto write = [this, &team, drained] {
+    return context_.store.set_drained(team, drained, context_.now_ms());
+  };
+  CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(write)));
+  if (drained && !context_.replicas.alone()) {
+    // What others made until then.
+    CO_RETURN_IF_ERROR(co_await lifecycle_.refresh_all());
+  }
+  co_return drained ? lifecycle_.end_all(team, "team_drained") : 0;
+}
+
 Task<bool> Sandboxes::wait_gone(LivePtr live, net::Deadline deadline) {
   while (live->row.state != SandboxState::deleted) {
     const auto wake = co_await live->changed.wait(deadline);
@@ -193,7 +363,43 @@ Task<bool> Sandboxes::wait_gone(LivePtr live, net::Deadline deadline) {
       break;
     }
   }
-  co_return live->row.state == SandboxState::deleted;
+  const bool gone = live->row.state == SandboxState::deleted;
+  if (gone && !context_.replicas.alone()) {
+    co_await context_.journal.flush();  // another gateway knows it, too, when the caller does
+  }
+  co_return gone;
+}
+
+Task<void> Sandboxes::look(std::string id, Look how) {
+  if (context_.replicas.alone()) {
+    co_return;
+  }
+  LivePtr live = context_.live.find(id);
+  if (how == Look::usable && live && live->row.state == SandboxState::ready) {
+    co_return;
+  }
+  const auto refreshed = co_await lifecycle_.refresh({id});
+  if (!refreshed) {
+    co_return;  // what is known then holds
+  }
+  live = context_.live.find(id);
+  if (!live || live->row.state != SandboxState::starting || context_.replicas.drives(live->row)) {
+    co_return;
+  }
+  const auto status = co_await context_.engine.get(id);
+  const bool is_settled_there =
+      status && (status->state == engine::State::ready || status->state == engine::State::failed);
+  const auto end = net::Deadline::after(kOthersPatience).time();
+  while (is_settled_there && live->row.state == SandboxState::starting &&
+         std::chrono::steady_clock::now() < end) {
+    const auto wake = co_await live->changed.wait(net::Deadline::after(kOthersLook));
+    if (wake == net::EventLoop::Wake::cancelled) {
+      break;
+    }
+    if (wake == net::EventLoop::Wake::deadline) {
+      co_await lifecycle_.refresh({id});
+    }
+  }
 }
 
 Task<Result<std::vector<SandboxEvent>>> Sandboxes::events(Caller caller, std::string id,
@@ -224,6 +430,22 @@ Task<Result<AgentChannel>> Sandboxes::connect(std::string id) {
   co_return AgentChannel(context_.engine, std::move(id), std::move(connection));
 }
 
+Task<Result<Sandboxes::Activity>> Sandboxes::activity(LivePtr live) {
+  Activity activity;
+  if (live->row.state != SandboxState::ready) {
+    co_return activity;
+  }
+  CO_ASSIGN_OR_RETURN(const auto answer,
+                      co_await ask_agent_json(context_, live->row.id, "/activity"));
+  wire::json::Reader reader(answer);
+  const auto commands = reader.required<int64_t>("running_commands");
+  const auto sessions = reader.required<int64_t>("sessions");
+  if (!commands || !sessions || *commands < 0 || *sessions < 0) {
+    co_return base::fail(ErrorCode::agent_failed, "the sandbox's agent told no activity");
+  }
+  co_return Activity{.running_commands = *commands, .sessions = *sessions};
+}
+
 base::Error Sandboxes::agent_error(const Live& live, const base::Error& cause) {
   if (live.row.state != SandboxState::ready) {
     return base::Error{.code = ErrorCode::not_ready,
@@ -241,6 +463,7 @@ base::Error Sandboxes::agent_error(const Live& live, const base::Error& cause) {
 Task<Result<void>> Sandboxes::check() {
   auto ask = [this] { return context_.store.check(); };
   CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(ask)));
+  CO_RETURN_IF_ERROR(lifecycle_.capacity());  // else a create would be refused
   co_return co_await context_.engine.check();
 }
 

@@ -54,16 +54,32 @@ class Sandboxes {
 
   net::Task<base::Result<Created>> create(Caller caller, std::string body,
                                           std::optional<IdempotencyKey> key);
+  // Where other gateways share the store: brings what is known of a sandbox here up to date, with
+  // `usable` only where it is not ready as far as this one knows. One that the engine has ready is
+  // waited for until the gateway that started it has said so. To be called before what needs it.
+  enum class Look { usable, exact };
+  net::Task<void> look(std::string id, Look how);
+
   // The row as it is now; deleted ones only with `archived`.
   net::Task<base::Result<SandboxRow>> get(Caller caller, std::string id, bool archived);
   // The same, but not before it is ready, failed or deleted, or the deadline has passed.
   net::Task<base::Result<SandboxRow>> wait_settled(Caller caller, std::string id, bool archived,
                                                    net::Deadline deadline);
-  net::Task<base::Result<SandboxPage>> list(Caller caller, SandboxFilter filter);
+  // Which teams' rows: those that the caller is in; of one; or of all, then without what is
+  // nobody else's business (labels, message, node) where the caller is not in the team.
+  struct ListedTeams {
+    std::optional<std::string> only;
+    bool all = false;
+  };
+  net::Task<base::Result<SandboxPage>> list(Caller caller, ListedTeams teams, SandboxFilter filter);
   net::Task<base::Result<SandboxRow>> patch(Caller caller, std::string id, std::string body);
   net::Task<base::Result<void>> remove(Caller caller, std::string id);
+  // Ends all of a team's and lets it make no more, or lets it again; how many are ending.
+  net::Task<base::Result<int64_t>> set_drained(std::string team, bool drained);
   // Whether it is gone by then.
   net::Task<bool> wait_gone(LivePtr live, net::Deadline deadline);
+  // The team of a sandbox, of a deleted one too: for a caller in several teams. not_found.
+  net::Task<base::Result<std::string>> team_of(std::string id);
   // nullptr: there is none of that team that lives.
   [[nodiscard]] LivePtr find_live(const Caller& caller, const std::string& id) const;
 
@@ -74,6 +90,12 @@ class Sandboxes {
   // A request into a ready sandbox: not_found, or not_ready with details.state.
   [[nodiscard]] base::Result<Leases::Use> use(const Caller& caller, const std::string& id);
   net::Task<base::Result<AgentChannel>> connect(std::string id);
+  // What runs in it now, as its agent says; nothing does where it is not ready.
+  struct Activity {
+    int64_t running_commands = 0;
+    int64_t sessions = 0;
+  };
+  net::Task<base::Result<Activity>> activity(LivePtr live);
   // The error for an agent that went away: not_ready where the sandbox ended, else agent_failed.
   [[nodiscard]] static base::Error agent_error(const Live& live, const base::Error& cause);
 
@@ -81,11 +103,19 @@ class Sandboxes {
     return context_.live.count_by_state();
   }
   [[nodiscard]] uint64_t creates() const { return creates_; }
+  [[nodiscard]] Admission& admission() { return lifecycle_.admission(); }
   net::Task<base::Result<void>> check();  // store and engine answer
 
  private:
   net::Task<base::Result<Created>> repeat(SandboxRow row);
-  [[nodiscard]] SandboxRow new_row(const Caller& caller, const CreateRequest& request);
+  [[nodiscard]] base::Result<void> check_quota(const Team& team,
+                                               const model::Resources& resources) const;
+  net::Task<base::Result<void>> check_build_image(const Team& team, const std::string& image);
+  net::Task<base::Result<void>> check_entrypoint(const model::ContainerSpec& container);
+  [[nodiscard]] base::Result<TeamPtr> team_for(Caller& caller,
+                                               const wire::json::Object& body) const;
+  [[nodiscard]] SandboxRow new_row(const Caller& caller, const Team& team,
+                                   const CreateRequest& request);
 
   Context& context_;
   Lifecycle& lifecycle_;

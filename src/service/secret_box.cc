@@ -1,6 +1,8 @@
 #include "service/secret_box.h"
 
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <openssl/sha.h>
 
 #include <cstdlib>
 #include <memory>
@@ -69,6 +71,16 @@ std::string SecretBox::seal(std::string_view plain, std::string_view purpose) co
   must(EVP_CIPHER_CTX_ctrl(context.get(), EVP_CTRL_GCM_GET_TAG, kTagBytes,
                            bytes(out) + kNonceBytes + plain.size()));
   return out;
+}
+
+std::string SecretBox::sign(std::string_view text) const {
+  std::string digest(SHA256_DIGEST_LENGTH, '\0');
+  unsigned int size = 0;
+  if (HMAC(EVP_sha256(), key_.reveal().data(), static_cast<int>(kKeyBytes), bytes(text),
+           text.size(), bytes(digest), &size) == nullptr) {
+    std::abort();
+  }
+  return base::hex(digest);
 }
 
 Result<base::Secret> SecretBox::unseal(std::string_view sealed, std::string_view purpose) const {

@@ -21,6 +21,11 @@ class SecretBox {
   // Nonce, ciphertext and tag in one string. `purpose` is bound to it: what was sealed for one row
   // does not open as another's.
   [[nodiscard]] std::string seal(std::string_view plain, std::string_view purpose) const;
+  // Who has the key can tell that it was signed; lower-case hex (HMAC-SHA256). Begin `text` with
+  // what it is for.
+  [[nodiscard]] std::string sign(std::string_view text) const;
+  // Tells keys apart and says nothing of them.
+  [[nodiscard]] std::string fingerprint() const { return sign("fingerprint"); }
   [[nodiscard]] base::Result<base::Secret> unseal(std::string_view sealed,
                                                   std::string_view purpose) const;
 

@@ -1,21 +1,13 @@
-// What a team's sandboxes may have. Until teams are a feature there is one, `default`, with the
-// built-in values.
+// What a team's sandboxes may have at most and at least.
 #pragma once
 
 #include <cstdint>
-#include <string>
+
+#include "store/rows.h"
 
 namespace service {
 
-struct Team {
-  std::string name = "default";
-  int64_t lease_sec = 1'800;
-  int64_t max_lifetime_sec = 86'400;
-  int64_t start_max_sec = 1'800;
-  int64_t storage_mb = 1'024;  // when not asked for
-  int64_t pids = 1'024;
-  bool local_images = false;  // "dir:/..." and "tar:/..."
-};
+using Team = store::Team;
 
 // Least values of one sandbox.
 inline constexpr int64_t kMillicpusMin = 10;

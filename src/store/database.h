@@ -1,9 +1,7 @@
-// Database and Statement: SQLite's C interface with owners and Results. One connection, used by
+// Database and Statement: SQL with values, rows and Results over one Connection (driver.h), used by
 // one thread at a time (the store's pool thread). Statements are prepared once per text and kept.
-// Parameters are $1, $2, ... in the order of first use, which is also what PostgreSQL takes.
+// Parameters are $1, $2, ... in the order of first use: what SQLite and PostgreSQL both take.
 #pragma once
-
-#include <sqlite3.h>
 
 #include <concepts>
 #include <cstdint>
@@ -15,26 +13,25 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
+#include "store/driver.h"
 
 namespace store {
 
 using base::Result;
 
-using Prepared = std::shared_ptr<sqlite3_stmt>;
-
 // One run of a prepared statement. Reset when it goes; the database outlives it.
 class Statement {
  public:
-  Statement(sqlite3* database, Prepared prepared)
-      : database_(database), prepared_(std::move(prepared)) {}
+  explicit Statement(std::shared_ptr<Compiled> compiled) : compiled_(std::move(compiled)) {}
   Statement(Statement&& other) noexcept = default;
   Statement& operator=(Statement&&) = delete;
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
   ~Statement();
 
-  // Binds $1, $2, ... in turn; texts are copied. Binding fails only for a bug (too many) or
-  // memory; step() then reports it.
+  // Binds $1, $2, ... in turn; texts are copied. Binding fails only for a bug (too many), memory,
+  // or a text that the engine cannot hold; step() then reports it.
   template <typename... Values>
   Statement& bind(const Values&... values) {
     (bind_one(values), ...);
@@ -42,25 +39,24 @@ class Statement {
   }
 
   // The next row: true and its columns can be read; false at the end.
-  Result<bool> step();
+  Result<bool> step() { return compiled_->step(); }
   // Runs to the end; rows are passed over.
   Result<void> run();
 
-  [[nodiscard]] int64_t get_int(int column) const;
+  [[nodiscard]] int64_t get_int(int column) const { return compiled_->get_int(column); }
   [[nodiscard]] bool get_bool(int column) const { return get_int(column) != 0; }
   // Holds until the next step.
-  [[nodiscard]] std::string_view get_text(int column) const;
-  [[nodiscard]] bool is_null(int column) const;
+  [[nodiscard]] std::string_view get_text(int column) const { return compiled_->get_text(column); }
+  [[nodiscard]] bool is_null(int column) const { return compiled_->is_null(column); }
 
  private:
-  void bind_one(std::string_view text);
+  void bind_one(std::string_view text) { compiled_->bind_text(next_parameter_++, text); }
   void bind_one(const std::string& text) { bind_one(std::string_view(text)); }
   void bind_one(const char* text) { bind_one(std::string_view(text)); }
-  void bind_one(std::nullopt_t nothing);
-  void bind_int(int64_t value);
+  void bind_one(std::nullopt_t /*nothing*/) { compiled_->bind_null(next_parameter_++); }
   template <std::integral T>
   void bind_one(T value) {
-    bind_int(static_cast<int64_t>(value));
+    compiled_->bind_int(next_parameter_++, static_cast<int64_t>(value));
   }
   template <typename T>
   void bind_one(const std::optional<T>& value) {
@@ -70,18 +66,15 @@ class Statement {
       bind_one(std::nullopt);
     }
   }
-  void note(int code);
 
-  sqlite3* database_;
-  Prepared prepared_;
+  std::shared_ptr<Compiled> compiled_;
   int next_parameter_ = 1;
-  int bind_error_ = 0;
 };
 
 class Database {
  public:
-  // Opens or makes the file: WAL, synchronous=NORMAL, foreign keys on.
-  static Result<Database> open(const std::string& path);
+  // Of a URL as in store_url.h. invalid_field: it is none; unavailable: nothing answers there.
+  static Result<Database> open(const std::string& url);
 
   // The statement of that text, from the cache where it was used before.
   Result<Statement> prepare(std::string_view sql);
@@ -92,46 +85,52 @@ class Database {
     return statement.bind(values...).run();
   }
   // Several statements without parameters.
-  Result<void> execute_script(const std::string& sql);
+  Result<void> execute_script(const std::string& sql) { return connection_->run_script(sql); }
   // Rows that the last INSERT, UPDATE or DELETE touched.
-  [[nodiscard]] int64_t changes() const;
+  [[nodiscard]] int64_t changes() const { return connection_->changes(); }
 
   // Runs `work` (a callable that returns a Result) in one transaction: committed if it succeeds,
-  // rolled back if it fails. Not nested.
+  // rolled back if it fails. Not nested. Of all programs on one database one is in a transaction
+  // at a time. `work` is run again where the connection broke before anything was committed, so it
+  // changes nothing but the database.
   template <typename Work>
   auto transaction(Work&& work) -> decltype(work()) {
-    RETURN_IF_ERROR(begin());
-    auto result = work();
-    if (!result) {
-      roll_back();
-      return result;
+    for (int run = 1;; ++run) {
+      RETURN_IF_ERROR(connection_->begin());
+      auto result = work();
+      if (!result) {
+        connection_->roll_back();
+      } else if (auto committed = connection_->commit(); !committed) {
+        result = std::unexpected(std::move(committed).error());
+      }
+      if (result || run == kRunsMax || !connection_->may_repeat()) {
+        return result;
+      }
     }
-    RETURN_IF_ERROR(commit());
-    return result;
+  }
+
+  // Within a transaction: this is changed, for other programs on the database. `kind` is one of
+  // notice:: (change_feed.h).
+  void note(std::string_view kind, std::string_view id = "") {
+    connection_->note(id.empty() ? std::string(kind) : base::cat(kind, ":", id));
   }
 
   // How many statements were compiled so far: a steady program stops compiling.
   [[nodiscard]] int64_t prepared_count() const { return prepared_count_; }
-  // For tests that make it fail.
-  [[nodiscard]] sqlite3* native() const { return handle_.get(); }
+  [[nodiscard]] Connection& connection() { return *connection_; }
 
  private:
-  struct CloseDatabase {
-    void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
-  };
+  // Of one transaction whose connection breaks each time.
+  static constexpr int kRunsMax = 3;
   struct HashText {
     using is_transparent = void;
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>{}(text); }
   };
-  using Handle = std::unique_ptr<sqlite3, CloseDatabase>;
 
-  explicit Database(Handle handle) : handle_(std::move(handle)) {}
-  Result<void> begin();
-  Result<void> commit();
-  void roll_back();
+  explicit Database(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
 
-  Handle handle_;
-  std::unordered_map<std::string, Prepared, HashText, std::equal_to<>> cache_;
+  std::unique_ptr<Connection> connection_;  // outlives its statements
+  std::unordered_map<std::string, std::shared_ptr<Compiled>, HashText, std::equal_to<>> cache_;
   int64_t prepared_count_ = 0;
 };
 

@@ -1,43 +1,86 @@
 #include "store/migrations.h"
 
+#include <set>
+
 namespace store {
 namespace {
 
 using base::ErrorCode;
 
-Result<int64_t> schema_version(Database& database) {
-  ASSIGN_OR_RETURN(Statement statement,
-                   database.prepare("SELECT COALESCE(MAX(version), 0) FROM schema_version"));
-  ASSIGN_OR_RETURN(const bool found, statement.step());
-  return found ? statement.get_int(0) : 0;
+constexpr std::string_view kTable = "schema_version";
+
+Result<std::set<int64_t>> present_versions(Database& database) {
+  std::set<int64_t> out;
+  ASSIGN_OR_RETURN(const bool exists, database.connection().has_table(kTable));
+  if (!exists) {
+    return out;
+  }
+  ASSIGN_OR_RETURN(Statement statement, database.prepare("SELECT version FROM schema_version"));
+  for (;;) {
+    ASSIGN_OR_RETURN(const bool more, statement.step());
+    if (!more) {
+      return out;
+    }
+    out.insert(statement.get_int(0));
+  }
+}
+
+// True: it was applied now; false: another program has been faster.
+Result<bool> apply(Database& database, const Migration& step) {
+  const auto work = [&]() -> Result<bool> {
+    RETURN_IF_ERROR(database.execute_script(
+        "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL PRIMARY KEY)"));
+    ASSIGN_OR_RETURN(const auto present, present_versions(database));
+    if (present.contains(step.version)) {
+      return false;
+    }
+    RETURN_IF_ERROR(database.execute_script(database.connection().schema_text(step.sql)));
+    RETURN_IF_ERROR(
+        database.execute("INSERT INTO schema_version (version) VALUES ($1)", step.version));
+    return true;
+  };
+  return base::with_context(database.transaction(work),
+                            base::cat("migrate the store to version ", step.version));
 }
 
 }  // namespace
 
-Result<void> migrate(Database& database, std::span<const char* const> steps) {
-  RETURN_IF_ERROR(database.execute(
-      "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL PRIMARY KEY)"));
-  ASSIGN_OR_RETURN(const int64_t present, schema_version(database));
-  const auto known = static_cast<int64_t>(steps.size());
-  if (present > known) {
-    return base::fail(ErrorCode::unavailable, "the database has schema version ", present,
-                      ", this program knows up to ", known,
+Result<std::vector<Migration>> pending_migrations(Database& database,
+                                                  std::span<const Migration> steps) {
+  ASSIGN_OR_RETURN(auto present, present_versions(database));
+  std::vector<Migration> out;
+  for (const Migration& step : steps) {
+    if (present.erase(step.version) == 0) {
+      out.push_back(step);
+    }
+  }
+  if (!present.empty()) {
+    return base::fail(ErrorCode::not_supported, "the store has schema version ", *present.rbegin(),
+                      ", this program knows up to ", steps.empty() ? 0 : steps.back().version,
                       ": it was used by a newer program; start that one");
   }
-  for (int64_t version = present + 1; version <= known; ++version) {
-    const auto apply = [&]() -> Result<void> {
-      // Another process may have been faster: the transaction sees what it left.
-      ASSIGN_OR_RETURN(const int64_t now, schema_version(database));
-      if (now >= version) {
-        return {};
-      }
-      RETURN_IF_ERROR(database.execute_script(steps[static_cast<size_t>(version - 1)]));
-      return database.execute("INSERT INTO schema_version (version) VALUES ($1)", version);
-    };
-    RETURN_IF_ERROR(base::with_context(database.transaction(apply),
-                                       base::cat("migrate the database to version ", version)));
+  return out;
+}
+
+Result<std::vector<Migration>> migrate(Database& database, std::span<const Migration> steps) {
+  ASSIGN_OR_RETURN(const auto pending, pending_migrations(database, steps));
+  std::vector<Migration> done;
+  if (pending.empty()) {
+    return done;
   }
-  return {};
+  database.connection().allow_long_statements(true);
+  for (const Migration& step : pending) {
+    auto applied = apply(database, step);
+    if (!applied) {
+      database.connection().allow_long_statements(false);
+      return std::unexpected(std::move(applied).error());
+    }
+    if (*applied) {
+      done.push_back(step);
+    }
+  }
+  database.connection().allow_long_statements(false);
+  return done;
 }
 
 }  // namespace store

@@ -58,21 +58,34 @@ Result<Sandbox> read_sandbox(const Statement& row) {
                  .max_lifetime_ms = row.get_int(32),
                  .queued_ms = row.get_int(33),
                  .pull_ms = row.get_int(34),
-                 .start_ms = row.get_int(35)};
+                 .start_ms = row.get_int(35),
+                 .holds_quota = row.get_bool(36),
+                 .ticket = row.get_int(37),
+                 .replica = std::string(row.get_text(38))};
+}
+
+Result<std::optional<Sandbox>> read_one_sandbox(Statement& statement) {
+  ASSIGN_OR_RETURN(const bool found, statement.step());
+  if (!found) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(Sandbox sandbox, read_sandbox(statement));
+  RETURN_IF_ERROR(statement.run());
+  return sandbox;
 }
 
 void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sandbox) {
-  statement.bind(sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
-                 sandbox.message, sandbox.image, sandbox.resources.millicpus,
-                 sandbox.resources.memory_mb, sandbox.resources.storage_mb, sandbox.resources.pids,
-                 map_text(sandbox.labels), seal_text(sandbox.environment_sealed), sandbox.user,
-                 sandbox.workdir, sandbox.isolation, model::to_string(sandbox.network),
-                 sandbox.no_new_privileges, sandbox.run_entrypoint, sandbox.always_pull,
-                 sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest, sandbox.node,
-                 sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
-                 sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
-                 sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms,
-                 sandbox.pull_ms, sandbox.start_ms);
+  statement.bind(
+      sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
+      sandbox.message, sandbox.image, sandbox.resources.millicpus, sandbox.resources.memory_mb,
+      sandbox.resources.storage_mb, sandbox.resources.pids, map_text(sandbox.labels),
+      seal_text(sandbox.environment_sealed), sandbox.user, sandbox.workdir, sandbox.isolation,
+      model::to_string(sandbox.network), sandbox.no_new_privileges, sandbox.run_entrypoint,
+      sandbox.always_pull, sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest,
+      sandbox.node, sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
+      sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
+      sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms, sandbox.pull_ms,
+      sandbox.start_ms, sandbox.holds_quota, sandbox.ticket, sandbox.replica);
 }
 
 }  // namespace store

@@ -13,10 +13,13 @@ inline constexpr std::string_view kSandboxColumns =
     "labels, environment_sealed, user_name, workdir, isolation, network, no_new_privileges, "
     "run_entrypoint, always_pull, lease_sec, max_lifetime_sec, image_digest, node, created_ms, "
     "admitted_ms, ready_ms, deleted_ms, last_activity_ms, queue_deadline_ms, start_deadline_ms, "
-    "lease_expires_ms, max_lifetime_ms, queued_ms, pull_ms, start_ms";
-inline constexpr int kSandboxColumnCount = 36;
+    "lease_expires_ms, max_lifetime_ms, queued_ms, pull_ms, start_ms, holds_quota, ticket, "
+    "replica";
+inline constexpr int kSandboxColumnCount = 39;
 
 Result<Sandbox> read_sandbox(const Statement& row);
+// The row of a statement that gives one or none; the statement has run to its end afterwards.
+Result<std::optional<Sandbox>> read_one_sandbox(Statement& statement);
 // All columns in that order, with `team` for the team.
 void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sandbox);
 

@@ -1,7 +1,9 @@
 // Lists of the store: pages of sandboxes with filters, and events.
 #include <algorithm>
-#include <variant>
 
+#include "store/change_feed.h"
+#include "store/json_text.h"
+#include "store/query.h"
 #include "store/sandbox_row.h"
 #include "store/store.h"
 
@@ -13,29 +15,6 @@ using base::fail;
 
 // One page holds at most this many, whoever asks (the API's own limit).
 constexpr int64_t kPageMax = 1000;
-
-// A SELECT's text and values as they grow.
-class Query {
- public:
-  explicit Query(std::string text) : text_(std::move(text)) {}
-  void add(std::string_view text) { text_ += text; }
-  void add_value(int64_t value) { add_placeholder(value); }
-  void add_value(std::string_view value) { add_placeholder(std::string(value)); }
-  [[nodiscard]] const std::string& text() const { return text_; }
-  void bind_to(Statement& statement) const {
-    for (const auto& value : values_) {
-      std::visit([&](const auto& one) { statement.bind(one); }, value);
-    }
-  }
-
- private:
-  void add_placeholder(std::variant<int64_t, std::string> value) {
-    values_.push_back(std::move(value));
-    text_ += base::cat("$", values_.size());
-  }
-  std::string text_;
-  std::vector<std::variant<int64_t, std::string>> values_;
-};
 
 // The place of a row in the order of the list: "CREATED_MS.ID".
 struct Place {
@@ -52,31 +31,44 @@ Result<Place> parse_cursor(const std::string& cursor) {
   return Place{.created_ms = *time, .id = cursor.substr(dot + 1)};
 }
 
-// `text` as the pattern of "contains", lower case, for LIKE ... ESCAPE '\'.
-std::string contains_pattern(std::string_view text) {
-  std::string out = "%";
-  for (const char letter : base::lower(text)) {
-    if (letter == '%' || letter == '_' || letter == '\\') {
-      out += '\\';
-    }
-    out += letter;
+// The row is of one of them.
+void add_teams(Query& query, const std::optional<std::vector<std::string>>& teams) {
+  if (!teams) {
+    return;
   }
-  return out + "%";
+  query.add(" AND team IN (''");  // no team's name
+  for (const std::string& team : *teams) {
+    query.add(", ");
+    query.add_value(team);
+  }
+  query.add(")");
 }
 
-void add_text_filter(Query& query, const std::string& text) {
-  const std::string pattern = contains_pattern(text);
-  query.add(" AND (lower(id) LIKE ");
+// `text` as it stands within a JSON text.
+std::string json_inside(const std::string& text) {
+  const std::string list = list_text({text});  // ["..."]
+  return list.substr(2, list.size() - 4);
+}
+
+// The labels' own text holds whatever one of their values does, so most rows are done without a
+// look at their labels one by one. Ids are in lower case.
+void add_text_filter(Query& query, const SandboxFilter& filter) {
+  const std::string pattern = contains_pattern(filter.text);
+  query.add(" AND (id LIKE ");
   query.add_value(pattern);
   query.add(" ESCAPE '\\' OR lower(image) LIKE ");
   query.add_value(pattern);
   query.add(" ESCAPE '\\' OR lower(owner) LIKE ");
   query.add_value(pattern);
+  query.add(" ESCAPE '\\' OR (lower(labels) LIKE ");
+  query.add_value(contains_pattern(json_inside(filter.text)));
+  query.add(" ESCAPE '\\'");
+  add_teams(query, filter.labels_of);
   query.add(
-      " ESCAPE '\\' OR EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
+      " AND EXISTS (SELECT 1 FROM sandbox_labels l WHERE l.sandbox_id = sandboxes.id "
       "AND lower(l.value) LIKE ");
   query.add_value(pattern);
-  query.add(" ESCAPE '\\'))");
+  query.add(" ESCAPE '\\')))");
 }
 
 void add_filter(Query& query, const SandboxFilter& filter) {
@@ -91,6 +83,9 @@ void add_filter(Query& query, const SandboxFilter& filter) {
       separator = ", ";
     }
     query.add(")");
+  }
+  if (!filter.labels.empty()) {
+    add_teams(query, filter.labels_of);
   }
   for (const auto& [name, value] : filter.labels) {
     query.add(
@@ -110,7 +105,7 @@ void add_filter(Query& query, const SandboxFilter& filter) {
     query.add_value(*filter.image);
   }
   if (!filter.text.empty()) {
-    add_text_filter(query, filter.text);
+    add_text_filter(query, filter);
   }
 }
 
@@ -125,16 +120,22 @@ Result<Event> read_event(const Statement& row) {
 
 }  // namespace
 
-Result<Page<Sandbox>> Store::list(std::optional<std::string_view> team,
+std::string contains_pattern(std::string_view text) {
+  std::string out = "%";
+  for (const char letter : base::lower(text)) {
+    if (letter == '%' || letter == '_' || letter == '\\') {
+      out += '\\';
+    }
+    out += letter;
+  }
+  return out + "%";
+}
+
+Result<Page<Sandbox>> Store::list(const std::optional<std::vector<std::string>>& teams,
                                   const SandboxFilter& filter) {
   const int64_t limit = std::clamp<int64_t>(filter.limit, 1, kPageMax);
-  Query query(base::cat("SELECT ", kSandboxColumns, " FROM sandboxes WHERE "));
-  if (team) {
-    query.add("team = ");
-    query.add_value(*team);
-  } else {
-    query.add("TRUE");
-  }
+  Query query(base::cat("SELECT ", kSandboxColumns, " FROM sandboxes WHERE TRUE"));
+  add_teams(query, teams);
   add_filter(query, filter);
   if (!filter.cursor.empty()) {
     ASSIGN_OR_RETURN(const Place place, parse_cursor(filter.cursor));
@@ -165,8 +166,9 @@ Result<Page<Sandbox>> Store::list(std::optional<std::string_view> team,
   }
 }
 
-Result<Page<Sandbox>> Store::list_sandboxes(std::string_view team, const SandboxFilter& filter) {
-  return list(team, filter);
+Result<Page<Sandbox>> Store::list_sandboxes(const std::vector<std::string>& teams,
+                                            const SandboxFilter& filter) {
+  return list(teams, filter);
 }
 
 Result<Page<Sandbox>> Store::list_sandboxes_of_all_teams(const SandboxFilter& filter) {
@@ -174,6 +176,7 @@ Result<Page<Sandbox>> Store::list_sandboxes_of_all_teams(const SandboxFilter& fi
 }
 
 Result<Event> Store::append(std::string_view id, const Event& event) {
+  database_.note(notice::kSandbox, id);
   ASSIGN_OR_RETURN(
       Statement statement,
       database_.prepare(

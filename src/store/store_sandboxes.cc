@@ -1,4 +1,5 @@
 // The sandboxes of the store: insert, find, change, and what is due.
+#include "store/change_feed.h"
 #include "store/json_text.h"
 #include "store/sandbox_row.h"
 #include "store/store.h"
@@ -21,17 +22,6 @@ std::string placeholders(int count) {
 
 std::unexpected<base::Error> no_such_sandbox(std::string_view id) {
   return fail(ErrorCode::not_found, "sandbox ", id, " does not exist");
-}
-
-// The row of a statement that gives one or none; the statement has run to its end afterwards.
-Result<std::optional<Sandbox>> read_one(Statement& statement) {
-  ASSIGN_OR_RETURN(const bool found, statement.step());
-  if (!found) {
-    return std::nullopt;
-  }
-  ASSIGN_OR_RETURN(Sandbox sandbox, read_sandbox(statement));
-  RETURN_IF_ERROR(statement.run());
-  return sandbox;
 }
 
 Result<std::vector<Sandbox>> read_all(Statement& statement) {
@@ -77,13 +67,17 @@ Result<void> Store::put_labels(std::string_view id, const Labels& labels) {
 
 Result<Inserted> Store::insert_sandbox(std::string_view team, const Sandbox& sandbox,
                                        const std::vector<Event>& events,
-                                       const std::optional<Idempotency>& idempotency) {
+                                       const std::optional<Idempotency>& idempotency,
+                                       const std::optional<AuditRow>& audit,
+                                       const std::optional<AdmissionRules>& rules) {
   static const std::string sql = base::cat(
       "INSERT INTO sandboxes (", kSandboxColumns, ", idempotency_key, request_digest) VALUES (",
       placeholders(kSandboxColumnCount + 2),
       ") ON CONFLICT (team, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING "
       "RETURNING id");
   const auto work = [&]() -> Result<Inserted> {
+    Inserted out{.sandbox = sandbox, .fresh = true};
+    out.sandbox.team = team;
     if (idempotency) {
       // A key that is too old stands for nothing any more.
       RETURN_IF_ERROR(database_.execute(
@@ -91,9 +85,17 @@ Result<Inserted> Store::insert_sandbox(std::string_view team, const Sandbox& san
           "AND created_ms <= $3",
           team, idempotency->key, sandbox.created_ms - idempotency->window_ms));
     }
+    std::optional<Gate> gate;
+    if (rules) {
+      ASSIGN_OR_RETURN(gate, gate_of(team, *rules));
+      if (gate->drained) {
+        return repeat_or_refuse(team, idempotency);
+      }
+      RETURN_IF_ERROR(prepare_entry(*gate, out.sandbox));
+    }
     {
       ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
-      bind_sandbox(statement, team, sandbox);
+      bind_sandbox(statement, team, out.sandbox);
       if (idempotency) {
         statement.bind(idempotency->key, idempotency->request_digest);
       }
@@ -112,11 +114,27 @@ Result<Inserted> Store::insert_sandbox(std::string_view team, const Sandbox& san
     for (const Event& event : events) {
       RETURN_IF_ERROR(append(sandbox.id, event));
     }
-    Inserted out{.sandbox = sandbox, .fresh = true};
-    out.sandbox.team = team;
+    if (audit) {
+      RETURN_IF_ERROR(append(*audit));
+    }
+    if (gate) {
+      ASSIGN_OR_RETURN(out.admission, finish_entry(*gate, *rules, out.sandbox));
+    }
     return out;
   };
   return database_.transaction(work);
+}
+
+// A team that is drained makes nothing new; what a key made before it may still ask for.
+Result<Inserted> Store::repeat_or_refuse(std::string_view team,
+                                         const std::optional<Idempotency>& idempotency) {
+  if (idempotency) {
+    ASSIGN_OR_RETURN(auto existing, find_idempotent(team, *idempotency));
+    if (existing) {
+      return std::move(*existing);
+    }
+  }
+  return fail(ErrorCode::draining, "team '", team, "' is drained: it makes no sandboxes");
 }
 
 Result<Sandbox> Store::find(std::string_view team, std::string_view id) {
@@ -124,7 +142,7 @@ Result<Sandbox> Store::find(std::string_view team, std::string_view id) {
       base::cat("SELECT ", kSandboxColumns, " FROM sandboxes WHERE team = $1 AND id = $2");
   ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
   statement.bind(team, id);
-  ASSIGN_OR_RETURN(auto found, read_one(statement));
+  ASSIGN_OR_RETURN(auto found, read_one_sandbox(statement));
   if (!found) {
     return no_such_sandbox(id);
   }
@@ -160,8 +178,11 @@ Result<Changed> Store::set_state(std::string_view team, std::string_view id,
       "lease_expires_ms = COALESCE($11, lease_expires_ms), "
       "max_lifetime_ms = COALESCE($12, max_lifetime_ms), queued_ms = COALESCE($13, queued_ms), "
       "pull_ms = COALESCE($14, pull_ms), start_ms = COALESCE($15, start_ms), "
-      "environment_sealed = CASE WHEN $1 = 'deleted' THEN '' ELSE environment_sealed END "
-      "WHERE team = $16 AND id = $17 AND state IN ($18, $19, $20, $21, $22, $23) RETURNING ",
+      "replica = CASE WHEN state = 'starting' THEN replica ELSE COALESCE($16, replica) END, "
+      "environment_sealed = CASE WHEN $1 = 'deleted' THEN '' ELSE environment_sealed END, "
+      "holds_quota = CASE WHEN $1 = 'deleted' THEN FALSE ELSE holds_quota END "
+      "WHERE team = $17 AND id = $18 AND lease_expires_ms <= COALESCE($19, lease_expires_ms) "
+      "AND state IN ($20, $21, $22, $23, $24, $25) RETURNING ",
       kSandboxColumns);
   constexpr size_t kStates = 6;
   const auto work = [&]() -> Result<Changed> {
@@ -173,7 +194,7 @@ Result<Changed> Store::set_state(std::string_view team, std::string_view id,
                      change.admitted_ms, change.ready_ms, change.deleted_ms,
                      change.last_activity_ms, change.start_deadline_ms, change.lease_expires_ms,
                      change.max_lifetime_ms, change.queued_ms, change.pull_ms, change.start_ms,
-                     team, id);
+                     change.replica, team, id, change.lease_over_ms);
       for (size_t i = 0; i < kStates; ++i) {
         if (i < change.from.size()) {
           statement.bind(model::to_string(change.from[i]));
@@ -181,12 +202,13 @@ Result<Changed> Store::set_state(std::string_view team, std::string_view id,
           statement.bind(std::nullopt);
         }
       }
-      ASSIGN_OR_RETURN(changed, read_one(statement));
+      ASSIGN_OR_RETURN(changed, read_one_sandbox(statement));
     }
     if (!changed) {
       ASSIGN_OR_RETURN(Sandbox present, find(team, id));
       return Changed{.sandbox = std::move(present), .applied = false};
     }
+    database_.note(notice::kSandbox, id);
     for (const Event& event : change.events) {
       RETURN_IF_ERROR(append(id, event));
     }
@@ -210,7 +232,7 @@ Result<Sandbox> Store::patch_sandbox(std::string_view team, std::string_view id,
       const auto network =
           patch.network ? std::optional(model::to_string(*patch.network)) : std::nullopt;
       statement.bind(labels, patch.lease_sec, patch.lease_expires_ms, network, team, id);
-      ASSIGN_OR_RETURN(patched, read_one(statement));
+      ASSIGN_OR_RETURN(patched, read_one_sandbox(statement));
     }
     if (!patched) {
       ASSIGN_OR_RETURN(const Sandbox present, find_sandbox(team, id));
@@ -222,6 +244,7 @@ Result<Sandbox> Store::patch_sandbox(std::string_view team, std::string_view id,
       RETURN_IF_ERROR(database_.execute("DELETE FROM sandbox_labels WHERE sandbox_id = $1", id));
       RETURN_IF_ERROR(put_labels(id, *patch.labels));
     }
+    database_.note(notice::kSandbox, id);
     for (const Event& event : patch.events) {
       RETURN_IF_ERROR(append(id, event));
     }
@@ -247,6 +270,17 @@ Result<void> Store::renew_leases(const std::vector<LeaseRenewal>& renewals) {
   return database_.transaction(work);
 }
 
+Result<void> Store::shift_deadlines(int64_t by_ms) {
+  return database_.execute(
+      "UPDATE sandboxes SET "
+      "queue_deadline_ms = CASE WHEN queue_deadline_ms = 0 THEN 0 ELSE queue_deadline_ms + $1 END, "
+      "start_deadline_ms = CASE WHEN start_deadline_ms = 0 THEN 0 ELSE start_deadline_ms + $1 END, "
+      "lease_expires_ms = CASE WHEN lease_expires_ms = 0 THEN 0 ELSE lease_expires_ms + $1 END, "
+      "max_lifetime_ms = CASE WHEN max_lifetime_ms = 0 THEN 0 ELSE max_lifetime_ms + $1 END "
+      "WHERE state <> 'deleted'",
+      by_ms);
+}
+
 Result<std::vector<Sandbox>> Store::due_sandboxes(int64_t now_ms) {
   // A failed sandbox keeps the lease it had: nobody who comes back to it means nobody wants it.
   static const std::string sql =
@@ -260,10 +294,11 @@ Result<std::vector<Sandbox>> Store::due_sandboxes(int64_t now_ms) {
   return read_all(statement.bind(now_ms));
 }
 
-Result<int64_t> Store::forget_deleted_before(int64_t deleted_ms) {
+Result<int64_t> Store::forget_deleted_before(int64_t deleted_ms, int64_t limit) {
   RETURN_IF_ERROR(database_.execute(
-      "DELETE FROM sandboxes WHERE created_ms < $1 AND state = 'deleted' AND deleted_ms < $1",
-      deleted_ms));
+      "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes WHERE created_ms < $1 AND "
+      "state = 'deleted' AND deleted_ms < $1 ORDER BY created_ms, id LIMIT $2)",
+      deleted_ms, limit));
   return database_.changes();
 }
 

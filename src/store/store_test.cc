@@ -10,6 +10,7 @@
 
 #include "base/sys.h"
 #include "store/migrations.h"
+#include "store/store_testing.h"
 
 namespace store {
 namespace {
@@ -17,68 +18,13 @@ namespace {
 using base::ErrorCode;
 using model::SandboxState;
 
-constexpr std::string_view kTeam = "default";
+INSTANTIATE_TEST_SUITE_P(Engines, StoreTest,
+                         testing::Values(StoreEngine::sqlite, StoreEngine::postgresql),
+                         engine_name);
+INSTANTIATE_TEST_SUITE_P(Engines, SqliteStoreTest, testing::Values(StoreEngine::sqlite),
+                         engine_name);
 
-class StoreTest : public testing::Test {
- protected:
-  StoreTest() {
-    std::string pattern = testing::TempDir() + "store-XXXXXX";
-    folder_ = ::mkdtemp(pattern.data());
-    reopen();
-  }
-  ~StoreTest() override {
-    store_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-  [[nodiscard]] std::string path() const { return folder_ + "/gateway.db"; }
-  void reopen() {
-    store_.reset();
-    auto opened = Store::open(path());
-    ASSERT_TRUE(opened.has_value()) << opened.error().message;
-    store_ = std::move(*opened);
-  }
-  Store& store() { return *store_; }
-
-  static Sandbox sandbox(const std::string& id, int64_t created_ms = 1000) {
-    Sandbox out;
-    out.id = id;
-    out.owner = "somebody";
-    out.state = SandboxState::starting;
-    out.image = "docker.io/library/debian:latest";
-    out.resources = {.millicpus = 1500, .memory_mb = 256, .storage_mb = 512, .pids = 99};
-    out.environment_sealed = std::string("\0\xFF sealed", 9);
-    out.created_ms = created_ms;
-    return out;
-  }
-  Sandbox insert(const Sandbox& row) {
-    auto inserted = store().insert_sandbox(kTeam, row, {{.at_ms = 1, .type = "created"}});
-    EXPECT_TRUE(inserted.has_value()) << inserted.error().message;
-    return inserted ? inserted->sandbox : Sandbox{};
-  }
-  std::vector<std::string> listed(const SandboxFilter& filter) {
-    std::vector<std::string> out;
-    auto page = store().list_sandboxes(kTeam, filter);
-    EXPECT_TRUE(page.has_value()) << page.error().message;
-    for (const Sandbox& row : page->items) {
-      out.push_back(row.id);
-    }
-    return out;
-  }
-  void make_team(const std::string& name) {
-    const auto made = store().database().execute(
-        "INSERT INTO teams SELECT $1, image_prefixes, builds, max_millicpus, max_memory_mb, "
-        "max_storage_mb, quota_millicpus, quota_memory_mb, quota_storage_mb, quota_sandboxes, "
-        "default_storage_mb, lease_sec, max_lifetime_sec, queue_max_sec, start_max_sec, pids, "
-        "isolation, network FROM teams WHERE name = 'default'",
-        name);
-    ASSERT_TRUE(made.has_value()) << made.error().message;
-  }
-
-  std::string folder_;
-  std::unique_ptr<Store> store_;
-};
-
-TEST_F(StoreTest, default_team_has_the_documented_defaults) {
+TEST_P(StoreTest, default_team_has_the_documented_defaults) {
   const auto team = store().find_team("default");
   ASSERT_TRUE(team.has_value());
   EXPECT_EQ(team->lease_sec, 1800);
@@ -93,7 +39,7 @@ TEST_F(StoreTest, default_team_has_the_documented_defaults) {
   EXPECT_EQ(store().find_team("other").error().code, ErrorCode::not_found);
 }
 
-TEST_F(StoreTest, a_sandbox_comes_back_field_by_field) {
+TEST_P(StoreTest, a_sandbox_comes_back_field_by_field) {
   Sandbox row = sandbox("sbx-a");
   row.labels = {{"a", "1"}, {"b", "\"quoted\""}};
   row.user = "";
@@ -126,7 +72,7 @@ TEST_F(StoreTest, a_sandbox_comes_back_field_by_field) {
   EXPECT_EQ(found->max_lifetime_ms, row.max_lifetime_ms);
 }
 
-TEST_F(StoreTest, another_team_sees_nothing_of_a_sandbox) {
+TEST_P(StoreTest, another_team_sees_nothing_of_a_sandbox) {
   insert(sandbox("sbx-a"));
   make_team("other");
   EXPECT_EQ(store().find_sandbox("other", "sbx-a").error().code, ErrorCode::not_found);
@@ -135,11 +81,11 @@ TEST_F(StoreTest, another_team_sees_nothing_of_a_sandbox) {
   EXPECT_EQ(store().patch_sandbox("other", "sbx-a", {}).error().code, ErrorCode::not_found);
   const StateChange change{.from = {SandboxState::starting}, .to = SandboxState::ready};
   EXPECT_EQ(store().set_state("other", "sbx-a", change).error().code, ErrorCode::not_found);
-  EXPECT_TRUE(store().list_sandboxes("other", {})->items.empty());
+  EXPECT_TRUE(store().list_sandboxes({"other"}, {})->items.empty());
   EXPECT_EQ(store().list_sandboxes_of_all_teams({})->items.size(), 1U);
 }
 
-TEST_F(StoreTest, a_repeated_key_gives_the_first_sandbox_even_when_it_is_deleted) {
+TEST_P(StoreTest, a_repeated_key_gives_the_first_sandbox_even_when_it_is_deleted) {
   const Idempotency key{.key = "k", .request_digest = "body", .window_ms = 1000};
   ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}, key)->fresh);
   const StateChange gone{.from = {SandboxState::starting}, .to = SandboxState::deleted};
@@ -153,7 +99,7 @@ TEST_F(StoreTest, a_repeated_key_gives_the_first_sandbox_even_when_it_is_deleted
   EXPECT_EQ(store().find_sandbox(kTeam, "sbx-b", true).error().code, ErrorCode::not_found);
 }
 
-TEST_F(StoreTest, a_key_with_another_body_is_a_conflict) {
+TEST_P(StoreTest, a_key_with_another_body_is_a_conflict) {
   ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {},
                                      Idempotency{.key = "k", .request_digest = "one"}));
   const auto other =
@@ -162,7 +108,7 @@ TEST_F(StoreTest, a_key_with_another_body_is_a_conflict) {
   EXPECT_EQ(other.error().code, ErrorCode::idempotency_conflict);
 }
 
-TEST_F(StoreTest, a_key_is_of_one_team_and_of_one_day) {
+TEST_P(StoreTest, a_key_is_of_one_team_and_of_one_day) {
   const Idempotency key{.key = "k", .request_digest = "body", .window_ms = 1000};
   ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a", 1000), {}, key)->fresh);
   make_team("other");
@@ -171,12 +117,12 @@ TEST_F(StoreTest, a_key_is_of_one_team_and_of_one_day) {
   EXPECT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-d", 2000), {}, key)->fresh);
 }
 
-TEST_F(StoreTest, an_id_is_taken_once) {
+TEST_P(StoreTest, an_id_is_taken_once) {
   insert(sandbox("sbx-a"));
   EXPECT_EQ(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}).error().code, ErrorCode::conflict);
 }
 
-TEST_F(StoreTest, set_state_changes_only_from_the_states_named) {
+TEST_P(StoreTest, set_state_changes_only_from_the_states_named) {
   insert(sandbox("sbx-a"));
   const auto applied = store().set_state(kTeam, "sbx-a",
                                          {.from = {SandboxState::queued, SandboxState::starting},
@@ -204,7 +150,7 @@ TEST_F(StoreTest, set_state_changes_only_from_the_states_named) {
   EXPECT_EQ(events->at(1).type, "ready");
 }
 
-TEST_F(StoreTest, deletion_archives_the_row_and_drops_the_environment) {
+TEST_P(StoreTest, deletion_archives_the_row_and_drops_the_environment) {
   insert(sandbox("sbx-a", 1));
   const auto gone = store().set_state(kTeam, "sbx-a",
                                       {.from = {SandboxState::starting},
@@ -219,12 +165,13 @@ TEST_F(StoreTest, deletion_archives_the_row_and_drops_the_environment) {
   EXPECT_TRUE(store().all_live_sandboxes()->empty());
   EXPECT_TRUE(listed({}).empty());
   EXPECT_EQ(listed({.archived = true}).size(), 1U);
-  EXPECT_EQ(*store().forget_deleted_before(7), 0);
-  EXPECT_EQ(*store().forget_deleted_before(8), 1);
+  EXPECT_EQ(*store().forget_deleted_before(7, 10), 0);
+  EXPECT_EQ(*store().forget_deleted_before(8, 0), 0);
+  EXPECT_EQ(*store().forget_deleted_before(8, 10), 1);
   EXPECT_TRUE(listed({.archived = true}).empty());
 }
 
-TEST_F(StoreTest, events_are_numbered_per_sandbox_and_read_from_a_place) {
+TEST_P(StoreTest, events_are_numbered_per_sandbox_and_read_from_a_place) {
   insert(sandbox("sbx-a"));
   insert(sandbox("sbx-b"));
   EXPECT_EQ(store().append_event(kTeam, "sbx-a", {.type = "x", .container = "main"})->id, 2);
@@ -236,28 +183,29 @@ TEST_F(StoreTest, events_are_numbered_per_sandbox_and_read_from_a_place) {
   EXPECT_EQ(after->at(0).container, "main");
 }
 
-TEST_F(StoreTest, lists_page_newest_first_and_stay_stable_under_inserts) {
+TEST_P(StoreTest, lists_page_newest_first_and_stay_stable_under_inserts) {
   for (int i = 0; i < 5; ++i) {
     insert(sandbox(base::cat("sbx-", i), 1000 + i / 2));  // two of the same millisecond
   }
-  auto first = store().list_sandboxes(kTeam, {.limit = 2});
+  auto first = store().list_sandboxes({std::string(kTeam)}, {.limit = 2});
   ASSERT_EQ(first->items.size(), 2U);
   EXPECT_EQ(first->items[0].id, "sbx-4");
   EXPECT_EQ(first->items[1].id, "sbx-3");
   insert(sandbox("sbx-9", 2000));
   EXPECT_EQ(listed({.limit = 2, .cursor = first->next_cursor}),
             (std::vector<std::string>{"sbx-2", "sbx-1"}));
-  auto last = store().list_sandboxes(kTeam, {.limit = 3, .cursor = first->next_cursor});
+  auto last =
+      store().list_sandboxes({std::string(kTeam)}, {.limit = 3, .cursor = first->next_cursor});
   EXPECT_EQ(last->items.size(), 3U);
   EXPECT_EQ(last->next_cursor, "");
 }
 
-TEST_F(StoreTest, a_foreign_cursor_is_refused) {
-  const auto page = store().list_sandboxes(kTeam, {.cursor = "nonsense"});
+TEST_P(StoreTest, a_foreign_cursor_is_refused) {
+  const auto page = store().list_sandboxes({std::string(kTeam)}, {.cursor = "nonsense"});
   EXPECT_EQ(page.error().code, ErrorCode::invalid_field);
 }
 
-TEST_F(StoreTest, lists_filter_by_state_label_owner_image_and_text) {
+TEST_P(StoreTest, lists_filter_by_state_label_owner_image_and_text) {
   Sandbox a = sandbox("sbx-a", 1);
   a.labels = {{"task", "One_100%"}, {"kind", "test"}};
   Sandbox b = sandbox("sbx-b", 2);
@@ -276,10 +224,23 @@ TEST_F(StoreTest, lists_filter_by_state_label_owner_image_and_text) {
   EXPECT_EQ(listed({.text = "ALPINE"}), Names{"sbx-b"});
   EXPECT_EQ(listed({.text = "one_100%"}), Names{"sbx-a"});
   EXPECT_EQ(listed({.text = "e%1"}), Names{});
+  EXPECT_EQ(listed({.text = "task"}), Names{});  // a label's name is not looked at
   EXPECT_EQ(listed({.text = "sbx-"}).size(), 2U);
 }
 
-TEST_F(StoreTest, patch_replaces_labels_and_their_filter) {
+TEST_P(StoreTest, a_text_is_found_in_labels_however_they_are_written) {
+  Sandbox row = sandbox("sbx-a");
+  row.labels = {{"a", "Say \"Hi\" \\ \n to \xC3\x84\x01"}};
+  insert(row);
+  for (const char* text : {"\"hi\"", "\" \\", "\\ \n", "\n", "to \xC3\x84", "\x01"}) {
+    EXPECT_EQ(listed({.text = text}).size(), 1U) << text;
+  }
+  for (const char* text : {"\\\"", "\\n", "u0001", "\",\""}) {
+    EXPECT_TRUE(listed({.text = text}).empty()) << text;
+  }
+}
+
+TEST_P(StoreTest, patch_replaces_labels_and_their_filter) {
   Sandbox a = sandbox("sbx-a");
   a.labels = {{"task", "one"}};
   insert(a);
@@ -296,7 +257,7 @@ TEST_F(StoreTest, patch_replaces_labels_and_their_filter) {
   EXPECT_EQ(late.error().code, ErrorCode::not_ready);
 }
 
-TEST_F(StoreTest, leases_are_renewed_only_forwards_and_only_of_ready_sandboxes) {
+TEST_P(StoreTest, leases_are_renewed_only_forwards_and_only_of_ready_sandboxes) {
   Sandbox ready = sandbox("sbx-a");
   ready.state = SandboxState::ready;
   ready.lease_expires_ms = 100;
@@ -310,7 +271,7 @@ TEST_F(StoreTest, leases_are_renewed_only_forwards_and_only_of_ready_sandboxes) 
   EXPECT_EQ(store().find_sandbox(kTeam, "sbx-b")->lease_expires_ms, 0);
 }
 
-TEST_F(StoreTest, due_are_those_whose_own_time_is_over) {
+TEST_P(StoreTest, due_are_those_whose_own_time_is_over) {
   const auto add = [&](const char* id, SandboxState state, auto set) {
     Sandbox row = sandbox(id);
     row.state = state;
@@ -332,31 +293,149 @@ TEST_F(StoreTest, due_are_those_whose_own_time_is_over) {
   EXPECT_EQ(due, (std::vector<std::string>{"lease", "life", "queue", "start"}));
 }
 
-TEST_F(StoreTest, tokens_are_found_by_hash_and_deleted_by_their_team) {
-  const Token token{.id = "tok-1",
-                    .name = "bootstrap",
-                    .team = "default",
-                    .subject = "admin",
-                    .role = "admin",
-                    .scopes = {"a", "b"},
-                    .hash = "abc",
-                    .created_ms = 1};
+TEST_P(StoreTest, a_new_team_has_what_the_default_team_has) {
+  make_team("red");
+  Team expected = *store().find_team("default");
+  expected.name = "red";
+  EXPECT_EQ(*store().find_team("red"), expected);
+}
+
+TEST_P(StoreTest, a_team_is_put_again_with_all_it_has) {
+  const Team first{.name = "red", .created_ms = 5, .members = {{.subject = "bob"}}};
+  ASSERT_TRUE(store().put_team(first));
+  EXPECT_EQ(*store().find_team("red"), first);
+  const Team second{.name = "red",
+                    .image_prefixes = {"ghcr.io/red/"},
+                    .builds = false,
+                    .max_millicpus = 1,
+                    .max_memory_mb = 2,
+                    .max_storage_mb = 3,
+                    .quota_millicpus = 4,
+                    .quota_memory_mb = 5,
+                    .quota_storage_mb = 6,
+                    .quota_sandboxes = 7,
+                    .default_storage_mb = 8,
+                    .lease_sec = 9,
+                    .max_lifetime_sec = 10,
+                    .queue_max_sec = 11,
+                    .start_max_sec = 12,
+                    .pids = 13,
+                    .isolation = {"vm", "container"},
+                    .network = "none",
+                    .borrow_millicpus = 0,
+                    .borrow_memory_mb = 14,
+                    .borrow_storage_mb = 15,
+                    .borrow_sandboxes = 16,
+                    .lend_millicpus = 17,
+                    .lend_memory_mb = 18,
+                    .lend_storage_mb = 0,
+                    .lend_sandboxes = 19,
+                    .reclaim = true,
+                    .created_ms = 5,
+                    .members = {{.subject = "amy", .role = model::Role::admin},
+                                {.subject = "bob", .role = model::Role::member}}};
+  Team later = second;
+  later.created_ms = 6;  // not taken: it was made before
+  ASSERT_TRUE(store().put_team(later));
+  EXPECT_EQ(*store().find_team("red"), second);
+  EXPECT_EQ(*store().find_team("default"), Team{.name = "default"});
+}
+
+TEST_P(StoreTest, tokens_are_kept_whole_and_deleted_by_their_team) {
+  Token token{.id = "tok-1",
+              .name = "bootstrap",
+              .team = "default",
+              .subject = "admin",
+              .role = model::Role::admin,
+              .scopes = {"a", "b"},
+              .hash = "abc",
+              .created_ms = 1,
+              .expires_ms = 2,
+              .of_member = true,
+              .every_team = true};
   ASSERT_TRUE(store().insert_token(token));
   EXPECT_EQ(store().insert_token(token).error().code, ErrorCode::conflict);
   ASSERT_TRUE(store().touch_token("tok-1", 9));
-  const auto found = store().find_token_by_hash("abc");
-  ASSERT_TRUE(found.has_value());
-  EXPECT_EQ(found->id, "tok-1");
-  EXPECT_EQ(found->scopes, token.scopes);
-  EXPECT_EQ(found->last_used_ms, 9);
-  EXPECT_EQ(store().find_token_by_hash("abd").error().code, ErrorCode::not_found);
+  ASSERT_TRUE(store().touch_token("tok-1", 8));
+  token.last_used_ms = 9;
+  EXPECT_EQ(*store().list_tokens(), std::vector<Token>{token});
   EXPECT_EQ(store().delete_token("other", "tok-1").error().code, ErrorCode::not_found);
-  EXPECT_EQ(store().list_tokens("default")->size(), 1U);
   ASSERT_TRUE(store().delete_token("default", "tok-1"));
-  EXPECT_EQ(store().find_token_by_hash("abc").error().code, ErrorCode::not_found);
+  EXPECT_TRUE(store().list_tokens()->empty());
 }
 
-TEST_F(StoreTest, registries_are_put_again_and_deleted) {
+TEST_P(StoreTest, who_leaves_a_team_leaves_no_token_there) {
+  const std::vector<Member> both{{.subject = "amy"}, {.subject = "bob"}};
+  ASSERT_TRUE(store().change_teams({.puts = {{.name = "red", .members = both},  //
+                                             {.name = "blue", .members = both}},
+                                    .removals = {}}));
+  const auto token = [&](const std::string& id, const std::string& team, const std::string& subject,
+                         bool of_member) {
+    ASSERT_TRUE(store().insert_token({.id = id,
+                                      .team = team,
+                                      .subject = subject,
+                                      .scopes = {"member"},
+                                      .hash = id,
+                                      .of_member = of_member}));
+  };
+  token("tok-red-amy", "red", "amy", true);
+  token("tok-red-bob", "red", "bob", true);
+  token("tok-red-program", "red", "amy", false);
+  token("tok-blue-amy", "blue", "amy", true);
+  const auto gone = store().change_teams(
+      {.puts = {{.name = "red", .members = {{.subject = "bob"}}}}, .removals = {}});
+  EXPECT_EQ(*gone, std::vector<std::string>{"tok-red-amy"});
+  EXPECT_EQ(store().list_tokens()->size(), 3U);
+}
+
+TEST_P(StoreTest, a_team_with_sandboxes_or_tokens_stays_and_nothing_else_changes) {
+  make_team("red");
+  ASSERT_TRUE(store().insert_sandbox("red", sandbox("sbx-a"), {}));
+  const auto refused = store().change_teams({.puts = {{.name = "blue"}}, .removals = {"red"}});
+  EXPECT_EQ(refused.error().code, ErrorCode::in_use);
+  EXPECT_EQ(store().list_teams()->size(), 2U);  // no blue
+  EXPECT_EQ(store().change_teams({.puts = {}, .removals = {"white"}}).error().code,
+            ErrorCode::not_found);
+  ASSERT_TRUE(store()
+                  .set_state("red", "sbx-a",
+                             {.from = {SandboxState::starting, SandboxState::queued},
+                              .to = SandboxState::deleted})
+                  ->applied);
+  ASSERT_TRUE(store().insert_token({.id = "tok-1", .team = "red", .hash = "h"}));
+  EXPECT_EQ(store().change_teams({.puts = {}, .removals = {"red"}}).error().code,
+            ErrorCode::in_use);
+  ASSERT_TRUE(store().delete_token("red", "tok-1"));
+  ASSERT_TRUE(store().put_registry("red", {.host = "a.example"}));
+  ASSERT_TRUE(store().change_teams({.puts = {}, .removals = {"red"}}));
+  EXPECT_EQ(store().team_of_sandbox("sbx-a").error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().list_teams()->size(), 1U);
+}
+
+TEST_P(StoreTest, labels_of_other_teams_are_no_way_to_find_their_sandboxes) {
+  for (const std::string team : {"red", "blue"}) {
+    make_team(team);
+    Sandbox row = sandbox("sbx-" + team);
+    row.labels = {{"task", "secret"}};
+    ASSERT_TRUE(store().insert_sandbox(team, row, {}));
+  }
+  const std::vector<std::string> own{"red"};
+  const auto found = [&](SandboxFilter filter) {
+    filter.labels_of = own;
+    std::string out;
+    for (const Sandbox& row : store().list_sandboxes_of_all_teams(filter)->items) {
+      out += row.id + " ";
+    }
+    return out;
+  };
+  EXPECT_EQ(found({.labels = {{"task", "secret"}}}), "sbx-red ");
+  EXPECT_EQ(found({.text = "secret"}), "sbx-red ");
+  EXPECT_EQ(found({.text = "sbx-"}), "sbx-red sbx-blue ");
+  EXPECT_EQ(store().list_sandboxes(own, {})->items.size(), 1U);
+  EXPECT_TRUE(store().list_sandboxes({}, {})->items.empty());
+  EXPECT_EQ(*store().team_of_sandbox("sbx-blue"), "blue");
+}
+
+TEST_P(StoreTest, registries_are_put_again_and_deleted) {
   Registry registry{.host = "localhost:5000",
                     .username = "u",
                     .secret_sealed = std::string("\0\x01", 2),
@@ -374,151 +453,75 @@ TEST_F(StoreTest, registries_are_put_again_and_deleted) {
   EXPECT_EQ(store().delete_registry(kTeam, "localhost:5000").error().code, ErrorCode::not_found);
 }
 
-TEST_F(StoreTest, a_file_of_a_newer_program_is_refused) {
-  ASSERT_TRUE(store().database().execute("INSERT INTO schema_version (version) VALUES (1000)"));
-  store_.reset();
-  const auto opened = Store::open(path());
-  ASSERT_FALSE(opened.has_value());
-  EXPECT_EQ(opened.error().code, ErrorCode::unavailable);
+AuditRow audit_row(const std::string& sandbox, int64_t at_ms, const std::string& event) {
+  return {.team = std::string(kTeam),
+          .sandbox = sandbox,
+          .at_ms = at_ms,
+          .event = event,
+          .caller = "somebody",
+          .remote = "192.0.2.1",
+          .details_json = R"({"a":1})"};
 }
 
-TEST_F(StoreTest, a_migration_that_fails_leaves_the_version_before_it) {
-  const char* const broken[] = {
-      migrations()[0],
-      "CREATE TABLE fine (a BIGINT); CREATE TABLE broken (",
-  };
-  EXPECT_FALSE(migrate(store().database(), std::span(broken)).has_value());
-  EXPECT_FALSE(store().database().execute("SELECT a FROM fine").has_value());
-  EXPECT_TRUE(migrate(store().database(), migrations()).has_value());
-}
-
-TEST_F(StoreTest, what_was_answered_survives_kill_dash_nine) {
-  store_.reset();
-  auto pipe = *base::sys::make_pipe();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    auto opened = Store::open(path());
-    for (int i = 0; opened && i < 20; ++i) {
-      const auto inserted = (*opened)->insert_sandbox(kTeam, sandbox(base::cat("sbx-", i)),
-                                                      {{.at_ms = 1, .type = "created"}});
-      if (!inserted || ::write(pipe.second.get(), "x", 1) != 1) {
-        ::_exit(1);
-      }
-    }
-    ::pause();
-  }
-  char seen = 0;
-  for (int i = 0; i < 20; ++i) {
-    ASSERT_EQ(::read(pipe.first.get(), &seen, 1), 1);
-  }
-  ::kill(child, SIGKILL);
-  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
-  reopen();
-  EXPECT_EQ(store().all_live_sandboxes()->size(), 20U);
-  EXPECT_EQ(store().list_events(kTeam, "sbx-19", 0, 10)->size(), 1U);
-}
-
-// Interrupts, once, whatever runs when the budget of instructions is used up; not what follows a
-// commit, since then it is done.
-struct Fault {
-  explicit Fault(Store& store, int instructions)
-      : native(store.database().native()), left(instructions) {
-    const auto count_down = [](void* self) {
-      return static_cast<Fault*>(self)->left-- == 0 ? 1 : 0;
-    };
-    const auto disarm = [](void* self) {
-      static_cast<Fault*>(self)->left = -1;
-      return 0;
-    };
-    sqlite3_progress_handler(native, 1, count_down, this);
-    sqlite3_commit_hook(native, disarm, this);
-  }
-  ~Fault() {
-    sqlite3_progress_handler(native, 0, nullptr, nullptr);
-    sqlite3_commit_hook(native, nullptr, nullptr);
-  }
-  sqlite3* native;
-  int left;
-};
-
-TEST_F(StoreTest, a_commit_that_fails_leaves_nothing) {
-  sqlite3* const native = store().database().native();
-  sqlite3_commit_hook(native, [](void*) { return 1; }, nullptr);
-  EXPECT_FALSE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}).has_value());
-  sqlite3_commit_hook(native, nullptr, nullptr);
-  EXPECT_EQ(store().find_sandbox(kTeam, "sbx-a").error().code, ErrorCode::not_found);
-  EXPECT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}).has_value());
-}
-
-TEST_F(StoreTest, a_failure_at_any_step_of_an_insert_leaves_nothing) {
-  Sandbox row = sandbox("sbx-a");
-  row.labels = {{"a", "1"}};
-  const Idempotency key{.key = "k", .request_digest = "body", .window_ms = 1000};
-  int failures = 0;
-  for (int budget = 0; budget < 10'000; ++budget) {
-    base::Result<Inserted> inserted = [&] {
-      const Fault fault(store(), budget);
-      return store().insert_sandbox(kTeam, row, {{.type = "created"}, {.type = "starting"}}, key);
-    }();
-    if (inserted) {
-      EXPECT_TRUE(inserted->fresh);
-      EXPECT_EQ(store().list_events(kTeam, "sbx-a", 0, 10)->size(), 2U);
-      EXPECT_GT(failures, 50);
-      return;
-    }
-    ++failures;
-    ASSERT_EQ(inserted.error().code, ErrorCode::unavailable) << inserted.error().message;
-    ASSERT_EQ(sqlite3_get_autocommit(store().database().native()), 1) << budget;
-    ASSERT_EQ(store().find_sandbox(kTeam, "sbx-a", true).error().code, ErrorCode::not_found);
-  }
-  FAIL() << "never succeeded";
-}
-
-TEST_F(StoreTest, a_failure_at_any_step_of_a_change_leaves_the_state_before_it) {
+TEST_P(StoreTest, audit_rows_come_back_newest_first_and_filtered) {
   insert(sandbox("sbx-a"));
-  for (int budget = 0; budget < 10'000; ++budget) {
-    const auto changed = [&] {
-      const Fault fault(store(), budget);
-      return store().set_state(kTeam, "sbx-a",
-                               {.from = {SandboxState::starting},
-                                .to = SandboxState::ready,
-                                .events = {{.type = "ready"}}});
-    }();
-    const auto now = store().find_sandbox(kTeam, "sbx-a");
-    const auto events = store().list_events(kTeam, "sbx-a", 0, 10);
-    ASSERT_TRUE(now && events);
-    if (changed) {
-      EXPECT_EQ(now->state, SandboxState::ready);
-      EXPECT_EQ(events->size(), 2U);
-      return;
+  insert(sandbox("sbx-b"));
+  ASSERT_TRUE(store().append_audit({audit_row("sbx-a", 10, "one"), audit_row("sbx-b", 11, "one"),
+                                    audit_row("sbx-a", 20, "two"), audit_row("sbx-a", 30, "one")}));
+  reopen();
+  const auto ids = [this](const AuditFilter& filter) {
+    std::vector<int64_t> out;
+    for (const AuditRow& row : *store().list_audit(kTeam, "sbx-a", filter)) {
+      out.push_back(row.id);
     }
-    ASSERT_EQ(now->state, SandboxState::starting) << budget << changed.error().message;
-    ASSERT_EQ(events->size(), 1U);
-  }
-  FAIL() << "never succeeded";
+    return out;
+  };
+  EXPECT_EQ(ids({}), (std::vector<int64_t>{4, 3, 1}));
+  EXPECT_EQ(ids({.event = "one"}), (std::vector<int64_t>{4, 1}));
+  EXPECT_EQ(ids({.from_ms = 20}), (std::vector<int64_t>{4, 3}));
+  EXPECT_EQ(ids({.until_ms = 20}), (std::vector<int64_t>{1}));
+  EXPECT_EQ(ids({.limit = 1, .skip = 1}), (std::vector<int64_t>{3}));
+  EXPECT_EQ(*store().count_audit(kTeam, "sbx-a", {.event = "one", .limit = 1}), 2);
+  const auto row = store().find_audit(kTeam, "sbx-a", 3);
+  ASSERT_TRUE(row.has_value());
+  EXPECT_EQ(row->event, "two");
+  EXPECT_EQ(row->at_ms, 20);
+  EXPECT_EQ(row->caller, "somebody");
+  EXPECT_EQ(row->remote, "192.0.2.1");
+  EXPECT_EQ(row->details_json, R"({"a":1})");
 }
 
-TEST_F(StoreTest, a_full_disk_is_told_and_passes) {
-  ASSERT_TRUE(store().database().execute_script("PRAGMA max_page_count = 60"));
-  Sandbox row = sandbox("sbx-0");
-  row.environment_sealed.assign(20'000, 'x');
-  base::Result<Inserted> last;
-  int i = 0;
-  for (; i < 100; ++i) {
-    row.id = base::cat("sbx-", i);
-    last = store().insert_sandbox(kTeam, row, {});
-    if (!last) {
-      break;
-    }
-  }
-  ASSERT_FALSE(last.has_value());
-  EXPECT_EQ(last.error().code, ErrorCode::disk_full);
-  EXPECT_EQ(store().all_live_sandboxes()->size(), static_cast<size_t>(i));
-  ASSERT_TRUE(store().database().execute_script("PRAGMA max_page_count = 100000"));
-  EXPECT_TRUE(store().insert_sandbox(kTeam, row, {}).has_value());
+TEST_P(StoreTest, audit_rows_are_of_their_team_and_sandbox_only) {
+  make_team("other");
+  insert(sandbox("sbx-a"));
+  insert(sandbox("sbx-b"));
+  ASSERT_TRUE(store().append_audit({audit_row("sbx-a", 10, "one")}));
+  EXPECT_EQ(store().list_audit("other", "sbx-a", {}).error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().count_audit("other", "sbx-a", {}).error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().find_audit("other", "sbx-a", 1).error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().find_audit(kTeam, "sbx-b", 1).error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().find_audit(kTeam, "sbx-a", 2).error().code, ErrorCode::not_found);
+  EXPECT_EQ(store().list_audit(kTeam, "sbx-none", {}).error().code, ErrorCode::not_found);
+  // Another team's row about this sandbox (a refused call) is not shown to its owner.
+  AuditRow foreign = audit_row("sbx-a", 20, "two");
+  foreign.team = "other";
+  ASSERT_TRUE(store().append_audit({foreign}));
+  EXPECT_EQ(store().list_audit(kTeam, "sbx-a", {})->size(), 1U);
 }
 
-TEST_F(StoreTest, repeated_work_compiles_no_statement_twice) {
+TEST_P(StoreTest, an_insert_and_its_audit_row_are_one) {
+  const Idempotency key{.key = "k", .request_digest = "d", .window_ms = 1000};
+  ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}, key,
+                                     audit_row("sbx-a", 1, "sandbox.create")));
+  // Neither a repeated insert nor a failed one leaves a row.
+  ASSERT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-b"), {}, key,
+                                     audit_row("sbx-a", 2, "sandbox.create")));
+  ASSERT_FALSE(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}, std::nullopt,
+                                      audit_row("sbx-a", 3, "sandbox.create")));
+  EXPECT_EQ(store().list_audit(kTeam, "sbx-a", {})->size(), 1U);
+}
+
+TEST_P(StoreTest, repeated_work_compiles_no_statement_twice) {
   const auto work = [&](int i) {
     insert(sandbox(base::cat("sbx-", i)));
     (void)store().set_state(kTeam, base::cat("sbx-", i),
@@ -535,14 +538,14 @@ TEST_F(StoreTest, repeated_work_compiles_no_statement_twice) {
   EXPECT_EQ(store().database().prepared_count(), before);
 }
 
-TEST_F(StoreTest, a_statement_in_use_is_not_handed_out_again) {
+TEST_P(StoreTest, a_statement_in_use_is_not_handed_out_again) {
   const char* const sql = "SELECT name FROM teams";
   auto first = store().database().prepare(sql);
   ASSERT_TRUE(first && *first->step());
   EXPECT_EQ(store().database().prepare(sql).error().code, ErrorCode::internal);
 }
 
-TEST_F(StoreTest, parameters_out_of_order_are_refused) {
+TEST_P(SqliteStoreTest, parameters_out_of_order_are_refused) {
   EXPECT_FALSE(store().database().execute("SELECT $2, $1", 1, 2).has_value());
 }
 

@@ -150,9 +150,15 @@ Result<std::optional<std::string>> Request::parameter(std::string_view name) con
 }
 
 Result<std::optional<size_t>> find_head(std::string_view bytes) {
-  const size_t end = bytes.substr(0, kHeadBytesMax).find("\r\n\r\n");
+  const std::string_view looked_at = bytes.substr(0, kHeadBytesMax);
+  const size_t end = looked_at.find("\r\n\r\n");
   if (end != std::string_view::npos) {
     return end + 4;
+  }
+  // An empty line without CR will never become a head that we take: said at once, not when the
+  // time for it is over.
+  if (looked_at.contains("\n\n")) {
+    return fail(ErrorCode::malformed, "a line of the head does not end with CR LF");
   }
   if (bytes.size() >= kHeadBytesMax) {
     return fail(ErrorCode::headers_too_large, "request line and headers exceed ", kHeadBytesMax,
@@ -293,6 +299,10 @@ Result<BodyDecoder::Step> BodyDecoder::next_chunked(std::string_view input) {
     if (!size) {
       return fail(ErrorCode::malformed, "malformed chunk size");
     }
+    if (*size > most_) {
+      return fail(ErrorCode::body_too_large, "the body is longer than it may be");
+    }
+    most_ -= *size;
     left_ = *size;
     chunk_ = *size == 0 ? Chunk::trailer : Chunk::data;
   }

@@ -57,7 +57,7 @@ struct Response : Head {
 };
 
 // Length of the head at the front of `bytes` with its empty line; nullopt if it is not whole yet;
-// headers_too_large past kHeadBytesMax.
+// headers_too_large past kHeadBytesMax, malformed for an empty line without CR.
 Result<std::optional<size_t>> find_head(std::string_view bytes);
 // `head` is exactly what find_head delimited.
 Result<Request> parse_request(std::string_view head);
@@ -86,6 +86,11 @@ class BodyDecoder {
   [[nodiscard]] bool finished() const { return finished_; }
   // Payload bytes certainly still to come in the current length or chunk (for splice).
   [[nodiscard]] uint64_t left() const { return left_; }
+  // A chunk's head comes next, or the end of one.
+  [[nodiscard]] bool between_chunks() const { return kind_ == BodyKind::chunked && left_ == 0; }
+  // From here on more payload than that is body_too_large; of a body whose length is told nothing
+  // is checked.
+  void limit(uint64_t bytes) { most_ = bytes; }
   // Takes note of payload bytes that were moved without going through next().
   void skip(uint64_t bytes);
 
@@ -95,6 +100,7 @@ class BodyDecoder {
 
   BodyKind kind_ = BodyKind::none;
   uint64_t left_ = 0;
+  uint64_t most_ = UINT64_MAX;  // that may still come in further chunks
   Chunk chunk_ = Chunk::size;
   std::string line_;  // a size or trailer line not yet whole; bounded
   size_t trailer_bytes_ = 0;

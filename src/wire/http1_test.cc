@@ -18,7 +18,7 @@ Result<Request> request(std::string_view rest) {
 TEST(FindHead, waits_for_the_empty_line) {
   EXPECT_EQ(*find_head("GET / HTTP/1.1\r\nhost: h\r\n"), std::nullopt);
   EXPECT_EQ(*find_head("GET / HTTP/1.1\r\n\r\nbody"), 18U);
-  EXPECT_EQ(*find_head("GET / HTTP/1.1\n\n"), std::nullopt);
+  EXPECT_EQ(code_of(find_head("GET / HTTP/1.1\n\n")), ErrorCode::malformed);
 }
 
 TEST(FindHead, refuses_a_head_past_its_bound) {
@@ -236,6 +236,26 @@ TEST(ChunkHead, is_read_back_by_the_decoder) {
         base::cat(chunk_head(size), std::string(size, 'x'), "\r\n", kLastChunk);
     EXPECT_EQ(decode(kChunked, body, 4096), std::string(size, 'x'));
   }
+}
+
+TEST(BodyDecoder, more_chunks_than_it_may_have_are_refused_before_their_bytes) {
+  Head head;
+  head.body = BodyKind::chunked;
+  BodyDecoder decoder(head);
+  decoder.limit(10);
+  std::string_view input = "6\r\nabcdef\r\n5\r\nabcde\r\n0\r\n\r\n";
+  std::string payload;
+  for (;;) {
+    const auto step = decoder.next(input);
+    if (!step) {
+      EXPECT_EQ(step.error().code, base::ErrorCode::body_too_large);
+      break;
+    }
+    ASSERT_FALSE(decoder.finished());
+    payload += step->payload;
+    input.remove_prefix(step->consumed);
+  }
+  EXPECT_EQ(payload, "abcdef");
 }
 
 }  // namespace

@@ -4,6 +4,9 @@
 #include <boost/json/parse.hpp>
 #include <boost/json/stream_parser.hpp>
 #include <cmath>
+#include <utility>
+
+#include "base/log.h"
 
 namespace wire::json {
 
@@ -25,6 +28,53 @@ Result<Object> parse_object(std::string_view text) {
   ASSIGN_OR_RETURN(Value value, parse(text));
   if (!value.is_object()) {
     return fail(ErrorCode::malformed, "the body is not a JSON object");
+  }
+  return std::move(value.get_object());
+}
+
+namespace {
+
+// Of a valid text: each member of an object has one colon outside of strings.
+size_t members_written(std::string_view text) {
+  size_t count = 0;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == '"') {
+      in_string = !in_string;
+    } else if (!in_string && text[i] == ':') {
+      ++count;
+    }
+  }
+  return count;
+}
+
+// parse() bounds the depth.
+size_t members_kept(const Value& value) {
+  size_t count = 0;
+  if (value.is_array()) {
+    for (const Value& item : value.get_array()) {
+      count += members_kept(item);
+    }
+  } else if (value.is_object()) {
+    for (const auto& field : value.get_object()) {
+      count += 1 + members_kept(field.value());
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<Object> parse_object_of_unique_keys(std::string_view text) {
+  ASSIGN_OR_RETURN(Value value, parse(text));
+  if (!value.is_object()) {
+    return fail(ErrorCode::malformed, "it is not a JSON object");
+  }
+  // The parser keeps the last one of a key.
+  if (members_written(text) != members_kept(value)) {
+    return fail(ErrorCode::malformed, "a key stands twice in one JSON object");
   }
   return std::move(value.get_object());
 }
@@ -187,18 +237,27 @@ Result<std::optional<std::map<std::string, std::string>>> Reader::optional(std::
 }
 
 std::string error_body(const base::Error& error, std::string_view request_id) {
-  Object details;
+  // Messages name paths, which need not be UTF-8: the writer of the log replaces what is not.
+  std::string out =
+      base::cat("{\"error\":{\"code\":\"", base::to_string(error.code), "\",\"message\":");
+  base::append_json_string(out, error.message);
+  out += ",\"details\":{";
+  std::string_view separator;
+  const auto add = [&](std::string_view key, std::string_view text) {
+    out += std::exchange(separator, ",");
+    base::append_json_string(out, key);
+    out += ':';
+    base::append_json_string(out, text);
+  };
   for (const auto& [key, text] : error.details) {
-    details[key] = text;
+    if (request_id.empty() || key != "request_id") {
+      add(key, text);
+    }
   }
   if (!request_id.empty()) {
-    details["request_id"] = request_id;
+    add("request_id", request_id);
   }
-  const Value body{{"error",
-                    {{"code", base::to_string(error.code)},
-                     {"message", error.message},
-                     {"details", std::move(details)}}}};
-  return json::serialize(body);
+  return out + "}}}";
 }
 
 }  // namespace wire::json

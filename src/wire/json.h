@@ -29,6 +29,9 @@ inline constexpr size_t kDepthMax = 32;
 Result<Value> parse(std::string_view text);
 // The same, and it must be an object.
 Result<Object> parse_object(std::string_view text);
+// The same, and malformed where any object in it has a key twice: of what is signed, no two readers
+// may read two things.
+Result<Object> parse_object_of_unique_keys(std::string_view text);
 std::string serialize(const Value& value);
 
 // Reads the fields of one object. Each getter notes the name as known and checks the type; null

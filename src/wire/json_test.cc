@@ -32,6 +32,16 @@ TEST(Parse, bounds_depth) {
   EXPECT_EQ(code_of(parse(deep)), ErrorCode::malformed);
 }
 
+TEST(Parse, finds_a_key_that_stands_twice_wherever_and_however_it_is_written) {
+  for (const char* text : {R"({"a":1,"a":2})", R"({"a":1,"\u0061":1})", R"({"x":[{"a":1,"a":1}]})",
+                           R"({"x":{"":0,"":0}})", R"({"a":":","a":"\":"})"}) {
+    EXPECT_EQ(code_of(parse_object_of_unique_keys(text)), ErrorCode::malformed) << text;
+  }
+  for (const char* text : {"{}", R"({"a":"\\","b":":\":"})", R"({"a":{"a":[{"a":1},{"a":1}]}})"}) {
+    EXPECT_TRUE(parse_object_of_unique_keys(text)) << text;
+  }
+}
+
 TEST(Parse, keeps_nul_and_astral_characters) {
   const auto value = parse(R"("a\u0000\ud83d\ude00")");
   ASSERT_TRUE(value);

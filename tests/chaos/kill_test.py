@@ -7,61 +7,20 @@ cgroups, interfaces, storage areas and processes are those of the sandboxes that
 import concurrent.futures
 import os
 import random
-import subprocess
+import time
 
-import httpx
 import pytest
 
 import deployment
-from deployment import IMAGE, eventually, instance
+from deployment import eventually
+from faults import (BODY, LONG, arm, assert_audit_is_whole, assert_no_leak, assert_quota_used,
+                    attempt, fault_points, process_of, restart)
 
-PROGRAMS = {"node": "sandbox-node", "gateway": "sandbox-gateway"}
-ROUNDS = 60 if os.environ.get("SANDBOX_LONG") else 12
+ROUNDS = 60 if LONG else 12
 SEED = int(os.environ.get("SANDBOX_CHAOS_SEED", "1"))
-BODY = {"image": IMAGE, "cpus": 0.1, "memory_mb": 32}
-
-
-def fault_points(role: str) -> list[str]:
-    build = os.environ.get("SANDBOX_BUILD", "")
-    program = os.path.join(build, PROGRAMS[role])
-    done = subprocess.run([program, "--list-fault-points"], capture_output=True, text=True,
-                          check=False)
-    return done.stdout.split()
-
-
-def all_points() -> list[str]:
-    """Those of both programs. A program without any is a build without them: one failing test."""
-    points = {role: fault_points(role) or [f"{role}.none-in-this-build"] for role in PROGRAMS}
-    return points["node"] + points["gateway"]
-
-
-def attempt(call):
-    """A call whose gateway may die under it."""
-    try:
-        return call()
-    except (httpx.TransportError, httpx.TimeoutException):
-        return None
-
-
-def restart(deployed) -> None:
-    deployed.settings.fault_point = ""
-    deployed.start_node()
-    deployed.start_gateway()
-
-
-def arm(deployed, point: str) -> None:
-    """Starts the process of the fault point anew, now armed."""
-    process = process_of(deployed, point)
-    deployed.settings.fault_point = point
-    process.kill()
-    if process is deployed.node:
-        deployed.spawn_node()
-    else:
-        deployed.start_gateway()  # no point lies in its start; requests must find it listening
-
-
-def process_of(deployed, point: str):
-    return deployed.node if point.startswith("node.") else deployed.gateway
+# The other points lie in what a create and a delete alone do not reach.
+POINTS = [*fault_points("node"), *fault_points("gateway", "create."),
+          *fault_points("gateway", "delete.")]
 
 
 def assert_consistent(api, deployed, expected: set[str]) -> None:
@@ -81,26 +40,7 @@ def assert_consistent(api, deployed, expected: set[str]) -> None:
     assert held == expected
 
 
-def assert_no_leak(deployed, before: dict) -> None:
-    def counts() -> dict:
-        return {name: len(rows) for name, rows in instance.kernel_objects(deployed).items()}
-    eventually(lambda: counts() == before, what=f"wanted {before}, have {counts()}")
-
-
-@pytest.fixture(scope="module")
-def baseline(api, deployed) -> dict:
-    """Counts without any sandbox, once the pool of shells is full."""
-    import time
-    previous = None
-    while True:
-        now = {name: len(rows) for name, rows in instance.kernel_objects(deployed).items()}
-        if now == previous:
-            return now
-        previous = now
-        time.sleep(1)
-
-
-@pytest.mark.parametrize("point", all_points())
+@pytest.mark.parametrize("point", POINTS)
 def test_kill_at_fault_point(api, deployed, baseline, point):
     keeper = api.post("/sandboxes?wait=60", BODY).json()["id"]
     expected = {keeper}
@@ -132,6 +72,7 @@ def test_kill_at_fault_point(api, deployed, baseline, point):
     if row["state"] == "failed":
         api.remove(row["id"])
     assert_consistent(api, deployed, expected)
+    assert_quota_used(api, len(expected))
     for sandbox in expected:
         api.remove(sandbox)
     assert_no_leak(deployed, baseline)
@@ -155,7 +96,6 @@ def test_kill_at_random_moments(api, deployed, baseline):
             deleted.add(sandbox)
             attempt(lambda: api.delete(f"/sandboxes/{sandbox}?wait=30", timeout=60))
 
-    import time
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         work = [threads.submit(life, number) for number in range(ROUNDS * 4)]
         for _ in range(ROUNDS):
@@ -176,3 +116,5 @@ def test_kill_at_random_moments(api, deployed, baseline):
     eventually(lambda: not api.get("/sandboxes").json()["items"])
     assert_no_leak(deployed, baseline)
     assert deployment.IMAGE in {row["name"] for row in api.get("/images").json()["items"]}
+    assert_quota_used(api, 0)
+    assert_audit_is_whole(deployed)

@@ -48,7 +48,7 @@ CREATE_ROWS = [
     ({"isolation": "vm"}, "not_supported", None),
     ({"isolation": "none"}, "invalid_field", "isolation"),
     ({"compose": {"files": ["services: {}"]}}, "not_supported", None),
-    ({"run_entrypoint": True}, "not_supported", None),
+    ({"run_entrypoint": True}, "invalid_field", "run_entrypoint"),
     ({"env": {"A": 1}}, "invalid_field", "env.A"),
     ({"env": {"A=B": "x"}}, "invalid_field", None),
     ({"env": {"A": "nul\0"}}, "invalid_field", None),
@@ -138,11 +138,9 @@ def test_run_refuses(api, shared_box, body, code, field):
         assert answer.json()["error"]["details"]["field"] == field
 
 
-@pytest.mark.parametrize("method, path", [("POST", "sessions"), ("POST", "exec"),
-                                          ("POST", "ssh-session"), ("GET", "terminal"),
-                                          ("GET", "sessions/s1/attach")])
-def test_documented_but_not_built_is_said_so(api, shared_box, method, path):
-    answer = api.http.request(method, f"/sandboxes/{shared_box}/{path}")
+@pytest.mark.parametrize("method, path", [("GET", "/nodes"), ("GET", "/stream")])
+def test_documented_but_not_built_is_said_so(api, method, path):
+    answer = api.http.request(method, path)
     assert error_of(answer) == (422, "not_supported")
 
 

@@ -1,7 +1,9 @@
 """Images: from a real registry over HTTP, from a tar, and everything that can be wrong with one."""
 
+import io
 import json
 import os
+import tarfile
 import urllib.parse
 
 import pytest
@@ -171,6 +173,58 @@ def test_import_of_what_is_no_archive(api, tmp_path):
     status, code = error_of(answer)
     assert status == 422 and code in ("archive_invalid", "invalid_field")
     assert error_of(api.get("/images/bad-archive"))[0] == 404
+
+
+def pack_layout(folder, spoil=lambda blobs: None) -> bytes:
+    """An OCI layout as the archive that skopeo, buildkit and `docker save` make of it."""
+    spoil(folder / "blobs" / "sha256")
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as tar:
+        for path in sorted(folder.iterdir()):
+            tar.add(path, path.name)
+    return out.getvalue()
+
+
+def test_an_oci_archive_brings_its_layers_and_its_config(api, demo_layer, tmp_path):
+    second = demo_image.layer_of({"etc/second": b"2", "etc/.wh.motd": b""})
+    digest = demo_image.write_oci_layout(
+        tmp_path, [demo_layer, second],
+        {"User": "user", "WorkingDir": "/home/user", "Env": ["KIND=archive"]})
+    answer = api.http.post("/images?name=from-archive", content=pack_layout(tmp_path))
+    assert answer.status_code == 201, answer.text
+    image = answer.json()
+    assert image["digest"] == digest and image["source"] == "import"
+    assert image["config"]["user"] == "user" and image["config"]["workdir"] == "/home/user"
+    box = api.create("from-archive")["id"]
+    assert api.output(box, "id -un; pwd; echo $KIND; cat /etc/second") == (
+        "user\n/home/user\narchive\n2")
+    api.remove(box)
+
+
+def corrupt(blobs, old: bytes, new: bytes) -> None:
+    for path in blobs.iterdir():
+        data = path.read_bytes()
+        if old in data[:10_000]:
+            path.write_bytes(data.replace(old, new))
+
+
+def replace_by_link(blobs) -> None:
+    for path in blobs.iterdir():
+        path.unlink()
+        path.symlink_to("/etc/passwd")
+
+
+@pytest.mark.parametrize("spoil", [
+    lambda blobs: corrupt(blobs, b'"os":', b'"oz":'),
+    lambda blobs: corrupt(blobs, b"User", b"Xser"),
+    replace_by_link, lambda blobs: [path.unlink() for path in blobs.iterdir()],
+    lambda blobs: [path.write_bytes(b"\0" * 100) for path in blobs.iterdir()]])
+def test_a_broken_oci_archive_is_refused(api, demo_layer, tmp_path, spoil):
+    demo_image.write_oci_layout(tmp_path, [demo_image.layer_of({"a": b"1"})], {"User": "user"})
+    answer = api.http.post("/images?name=broken", content=pack_layout(tmp_path, spoil))
+    assert answer.status_code in (409, 422), answer.text
+    assert api.get("/images/broken").status_code == 404
+    assert api.get("/readyz").status_code == 200
 
 
 def test_credentials_go_in_and_never_out(api, deployed):

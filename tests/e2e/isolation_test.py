@@ -12,8 +12,7 @@ from deployment import IMAGE, eventually
 # The capabilities a container usually has (Docker's default set) at most.
 USUAL_CAPABILITIES = 0x00000000A80425FB
 REFUSED = {"EPERM", "ENOSYS", "EACCES", "ENOSPC", "EAFNOSUPPORT", "EINVAL", "EROFS", "EBUSY",
-           "ENOENT",
-           "ENODEV", "ESRCH", "KILLED"}
+           "ENOENT", "ENODEV", "ENOTTY", "ESRCH", "KILLED"}
 
 
 @pytest.fixture(scope="module")

@@ -140,3 +140,83 @@ def test_system_files_can_be_replaced(api, shared_box):
     assert api.upload(shared_box, "/etc/hosts", b"127.0.0.1 localhost x\n").status_code in (200,
                                                                                             201)
     assert api.output(shared_box, "cat /etc/hosts") == "127.0.0.1 localhost x"
+
+
+# --- a network namespace is used again only where nothing was ever done in it
+
+# What the kernel shows of a namespace, without making a socket.
+FACTS = ("for f in dev sockstat sockstat6 unix tcp tcp6 udp udp6 icmp igmp mcfilter ip6_flowlabel "
+         "snmp netstat route arp fib_trie rt_cache netlink; do echo \"# $f\"; "
+         "cat /proc/net/$f 2>/dev/null; done; find /proc/sys/net -type f -readable "
+         "-exec grep -H . {} + 2>/dev/null | sort")
+LEFT = ["tcp", "udp", "unused_socket", "ipv6", "ping", "multicast", "flow_label"]
+LEFT_BY_UNIX = ["abstract", "in_flight", "netlink"]  # end with the process, or are seen to be there
+
+
+def facts_of(api, box: str) -> tuple[str, str]:
+    """The sandbox's address, and all else of its network namespace."""
+    address = api.output(box, "tail -n 1 /etc/hosts").split()[0]
+    text = api.output(box, FACTS).replace(address, "ADDRESS")
+    return address, "\n".join(line for line in text.splitlines() if varies_not(line))
+
+
+def varies_not(line: str) -> bool:
+    """Counters of the whole host, and memory addresses."""
+    return not any(word in line for word in ("/random/", "mem ", "nf_conntrack_count"))
+
+
+def one_life(api, probe: bytes | None = None, kind: str = "") -> tuple[str, str]:
+    made = api.create()["id"]
+    facts = facts_of(api, made)
+    if probe is not None:
+        assert api.upload(made, "/tmp/probe", probe, mode="755").status_code in (200, 201)
+        outcome = api.output(made, f"/tmp/probe leave {kind}")
+        if outcome == "leave EACCES":
+            pytest.skip("group ids beyond what ping_group_range can name")
+        assert outcome in ("leave OK", "leave EPERM"), kind
+    api.remove(made)
+    return facts
+
+
+def test_namespace_that_is_used_again_looks_like_a_new_one(api):
+    lives = [one_life(api) for _ in range(40)]
+    addresses = [address for address, _ in lives]
+    assert len(set(addresses)) < len(addresses), "none was used again: the host has no cgroup v2?"
+    first = dict(reversed(lives))  # of each address, what its first sandbox saw
+    for address, facts in lives:
+        assert facts == first[address], address
+
+
+@pytest.mark.parametrize("kind", LEFT)
+def test_namespace_with_an_internet_socket_is_never_used_again(api, probe, kind):
+    touched, _ = one_life(api, probe, kind)
+    assert touched not in {one_life(api)[0] for _ in range(40)}
+
+
+@pytest.mark.parametrize("kind", LEFT_BY_UNIX)
+def test_nothing_of_other_sockets_is_left_in_the_next_sandbox(api, probe, kind):
+    for _ in range(8):
+        one_life(api, probe, kind)
+    for _ in range(40):
+        _, facts = one_life(api)
+        assert "left-" not in facts
+        assert "sockets: used 0" in facts
+
+
+def test_namespace_that_packets_reached_is_never_used_again(api):
+    made = api.create()["id"]
+    address, _ = facts_of(api, made)
+    with socket.socket() as asking:  # refused by the sandbox's kernel, or dropped on the way
+        asking.settimeout(0.3)
+        asking.connect_ex((address, 9))
+    reached = "0 0 0 0" not in " ".join(api.output(made, "cat /proc/net/snmp | grep ^Ip:").split())
+    api.remove(made)
+    others = {one_life(api)[0] for _ in range(40)}
+    assert not reached or address not in others
+
+
+def test_namespace_that_was_closed_is_never_used_again(api):
+    made = api.create(network={"mode": "none"})["id"]
+    address, _ = facts_of(api, made)
+    api.remove(made)
+    assert address not in {one_life(api)[0] for _ in range(40)}

@@ -5,6 +5,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/btrfs.h>
+#include <linux/in6.h>
 #include <linux/sched.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,7 +14,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -102,6 +106,23 @@ static long read_init_memory(void) {
   const long remote[2] = {0x400000, 1};
   return syscall(SYS_process_vm_readv, 1, local, 1, remote, 1, 0);
 }
+static long trace_init(void) { return ptrace(PTRACE_SEIZE, 1, NULL, NULL); }
+static long open_init_memory(void) { return open("/proc/1/mem", O_RDWR); }
+static long take_init_descriptor(void) {
+  const int init = (int)syscall(SYS_pidfd_open, 1, 0);
+  return init < 0 ? init : syscall(SYS_pidfd_getfd, init, 3, 0);
+}
+// A subvolume made inside would stand outside the storage limit.
+static long make_subvolume(void) {
+  struct btrfs_ioctl_vol_args args = {.name = "probe-subvolume"};
+  const int folder = open("/tmp", O_RDONLY | O_DIRECTORY);
+  return ioctl(folder, BTRFS_IOC_SUBVOL_CREATE, &args);
+}
+static long make_snapshot(void) {
+  const int folder = open("/tmp", O_RDONLY | O_DIRECTORY);
+  struct btrfs_ioctl_vol_args_v2 args = {.fd = folder, .name = "probe-snapshot"};
+  return ioctl(folder, BTRFS_IOC_SNAP_CREATE_V2, &args);
+}
 static long packet_socket(void) { return socket(AF_PACKET, SOCK_RAW, 0); }
 static long vsock_socket(void) { return socket(AF_VSOCK, SOCK_STREAM, 0); }
 static long alg_socket(void) { return socket(AF_ALG, SOCK_SEQPACKET, 0); }
@@ -169,6 +190,11 @@ static const struct {
     {"acct", account},
     {"kcmp", compare},
     {"process_vm_readv", read_init_memory},
+    {"ptrace_init", trace_init},
+    {"open_init_memory", open_init_memory},
+    {"pidfd_getfd_init", take_init_descriptor},
+    {"btrfs_subvolume", make_subvolume},
+    {"btrfs_snapshot", make_snapshot},
     {"af_packet", packet_socket},
     {"af_vsock", vsock_socket},
     {"af_alg", alg_socket},
@@ -262,6 +288,89 @@ static int serve_tcp(const char* port) {
   }
 }
 
+static int abstract_listener(const char* name) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  strncpy(address.sun_path + 1, name, sizeof address.sun_path - 2);
+  const socklen_t length = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(name));
+  const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+  return bind(fd, (struct sockaddr*)&address, length) == 0 && listen(fd, 16) == 0 ? fd : -1;
+}
+
+// A pair of sockets that hold each other (and `fd`) in flight: only the kernel's collector frees
+// it.
+static int sockets_in_flight(int fd) {
+  int pair[2];
+  if (socketpair(AF_UNIX, SOCK_DGRAM, 0, pair) != 0) {
+    return -1;
+  }
+  int sent[] = {pair[0], pair[1], fd};
+  char control[CMSG_SPACE(sizeof sent)] = {0};
+  struct iovec part = {.iov_base = "x", .iov_len = 1};
+  struct msghdr message = {
+      .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+  struct cmsghdr* head = CMSG_FIRSTHDR(&message);
+  head->cmsg_level = SOL_SOCKET;
+  head->cmsg_type = SCM_RIGHTS;
+  head->cmsg_len = CMSG_LEN(sizeof sent);
+  memcpy(CMSG_DATA(head), sent, sizeof sent);
+  return sendmsg(pair[0], &message, 0) == 1 ? 0 : -1;
+}
+
+static int flow_label(void) {
+  struct in6_flowlabel_req request = {.flr_label = htonl(0x12345),
+                                      .flr_action = IPV6_FL_A_GET,
+                                      .flr_share = IPV6_FL_S_USER,
+                                      .flr_flags = IPV6_FL_F_CREATE,
+                                      .flr_expires = 60,
+                                      .flr_linger = 60};
+  request.flr_dst.s6_addr[15] = 1;
+  const int fd = socket(AF_INET6, SOCK_DGRAM, 0);
+  return setsockopt(fd, SOL_IPV6, IPV6_FLOWLABEL_MGR, &request, sizeof request);
+}
+
+static int talk_on_loopback(int type) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(7007)};
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int server = socket(AF_INET, type, 0);
+  const int client = socket(AF_INET, type, 0);
+  if (bind(server, (struct sockaddr*)&address, sizeof address) != 0 ||
+      (type == SOCK_STREAM && listen(server, 16) != 0) ||
+      connect(client, (struct sockaddr*)&address, sizeof address) != 0) {
+    return -1;
+  }
+  return send(client, "left", 4, 0) == 4 ? 0 : -1;
+}
+
+// Leaves something of one kind in the network namespace, as far as it can be left, and ends.
+static int leave(const char* kind) {
+  int result = -1;
+  if (strcmp(kind, "tcp") == 0) {
+    result = talk_on_loopback(SOCK_STREAM);
+  } else if (strcmp(kind, "udp") == 0) {
+    result = talk_on_loopback(SOCK_DGRAM);
+  } else if (strcmp(kind, "unused_socket") == 0) {
+    result = socket(AF_INET, SOCK_DGRAM, 0);
+  } else if (strcmp(kind, "ipv6") == 0) {
+    result = socket(AF_INET6, SOCK_STREAM, 0);
+  } else if (strcmp(kind, "ping") == 0) {
+    result = socket(AF_INET, SOCK_DGRAM, IPPROTO_ICMP);
+  } else if (strcmp(kind, "multicast") == 0) {
+    struct ip_mreq group = {.imr_multiaddr.s_addr = inet_addr("239.1.2.3")};
+    result = setsockopt(socket(AF_INET, SOCK_DGRAM, 0), IPPROTO_IP, IP_ADD_MEMBERSHIP, &group,
+                        sizeof group);
+  } else if (strcmp(kind, "flow_label") == 0) {
+    result = flow_label();
+  } else if (strcmp(kind, "abstract") == 0) {
+    result = abstract_listener("left-behind");
+  } else if (strcmp(kind, "in_flight") == 0) {
+    result = sockets_in_flight(abstract_listener("left-in-flight"));
+  } else if (strcmp(kind, "netlink") == 0) {
+    result = socket(AF_NETLINK, SOCK_RAW, 0);
+  }
+  report("leave", result >= 0 ? "OK" : name_of(errno));
+  return 0;
+}
+
 int main(int argc, char** argv) {
   if (argc == 2 && strcmp(argv[1], "calls") == 0) {
     return all_calls();
@@ -278,6 +387,10 @@ int main(int argc, char** argv) {
   if (argc == 3 && strcmp(argv[1], "serve") == 0) {
     return serve_tcp(argv[2]);
   }
-  fprintf(stderr, "usage: probe calls|chroot|abstract NAME|tcp ADDRESS PORT|serve PORT\n");
+  if (argc == 3 && strcmp(argv[1], "leave") == 0) {
+    return leave(argv[2]);
+  }
+  fprintf(stderr,
+          "usage: probe calls|chroot|abstract NAME|tcp ADDRESS PORT|serve PORT|leave KIND\n");
   return 2;
 }

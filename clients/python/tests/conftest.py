@@ -6,7 +6,7 @@ import pytest
 sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parent.parent)]
 
 import sandbox_gateway  # noqa: E402
-from scripted_server import ScriptedServer  # noqa: E402
+from scripted_server import Answer, ScriptedServer  # noqa: E402
 
 
 @pytest.fixture
@@ -33,3 +33,15 @@ def no_pauses(monkeypatch):
     monkeypatch.setattr(sandbox_gateway.time, "sleep", slept.append)
     monkeypatch.setattr(sandbox_gateway.anyio, "sleep", sleep)
     return slept
+
+
+READY = {"id": "sbx-1", "state": "ready", "image": "debian", "labels": {"a": "b"}}
+
+
+@pytest.fixture
+def box(gateway, server):
+    """A sandbox, with what asked for it forgotten."""
+    server.add(Answer.json(READY, 201))
+    made = gateway.create("debian", cpus=1, memory_mb=64)
+    server.seen.clear()
+    return made

@@ -100,7 +100,7 @@ class ScriptedServer:
                     outer.closed_by_client.set()
                 self.close_connection = True
 
-            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = handle_any
+            do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = handle_any
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True

@@ -44,6 +44,25 @@ def test_create_sends_the_fields_and_the_token(gateway, server):
                             "labels": {"k": "v"}, "network": {"mode": "none"}, "lease_sec": 60}
 
 
+def test_teams_and_tokens_are_asked_for_as_the_api_has_them(gateway, server):
+    server.add(Answer.json({"name": "a b"}, 201), Answer.json({"name": "a b"}),
+               Answer.json({"subject": "x/y", "role": "admin"}),
+               Answer.json({"id": "tok-1", "name": "ci", "secret": "s", "new": 1}, 201),
+               Answer.json({"changes": [], "applied": False}), Answer.json({"subject": "me"}))
+    gateway.teams.create("a b", quota={"cpus": 2})
+    gateway.teams.update("a b", quota={"cpus": None})
+    gateway.teams.add_member("a b", "x/y", "admin")
+    token = gateway.tokens.create("ci", ["read"], expires_in_sec=60)
+    assert (token.secret, "secret" in repr(token)) == ("s", False)
+    gateway.teams.apply([{"name": "red"}], dry_run=True)
+    assert gateway.me()["subject"] == "me"
+    assert [(seen.method, seen.target) for seen in server.seen] == [
+        ("POST", "/teams"), ("PATCH", "/teams/a%20b"), ("PUT", "/teams/a%20b/members/x%2Fy"),
+        ("POST", "/tokens"), ("PUT", "/teams?dry_run=true"), ("GET", "/me")]
+    assert server.seen[1].json() == {"quota": {"cpus": None}}
+    assert server.seen[3].json() == {"name": "ci", "scopes": ["read"], "expires_in_sec": 60}
+
+
 def test_create_goes_on_waiting_until_ready(gateway, server):
     server.add(Answer.json(STARTING, 201), Answer.json(STARTING), Answer.json(READY))
     assert create(gateway).state == "ready"
@@ -120,7 +139,7 @@ def test_run_raises_for_a_bad_exit_and_exec_does_not(gateway, server):
         sbx.run(["false"])
     assert caught.value.result.exit_code == 3
     assert sbx.exec("exit 3").exit_code == 3
-    assert server.seen[-1].json()["argv"] == ["sh", "-c", "exit 3"]
+    assert server.seen[-1].json()["command"] == "exit 3"
 
 
 def test_a_time_out_is_a_command_error(gateway, server):

@@ -1,3 +1,4 @@
+#include "cli/command_line.h"
 #include "cli/completion_script.h"
 #include "cli/context.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/sys.h"
 #include "cli/context.h"
-#include "cli/copy_plan.h"
+#include "cli/copy_folder.h"
 
 namespace cli {
 
@@ -17,8 +17,7 @@ namespace {
 
 constexpr mode_t kPermissionBits = 0777;
 constexpr mode_t kModeWithoutAnswer = 0644;
-constexpr std::string_view kFoldersLater =
-    " is a folder: 'sandbox cp' copies single files, folders come in a later version";
+constexpr std::string_view kNeedsRecursive = " is a folder: sandbox cp -r copies it";
 
 std::string octal(mode_t mode) {
   char digits[16];
@@ -26,17 +25,8 @@ std::string octal(mode_t mode) {
   return base::cat("0", std::string_view(digits, end.ptr));
 }
 
-std::string files_target(const CopyPlan& plan, const CopyOptions& options) {
-  std::string query;
-  add_parameter(query, "path", plan.remote.path);
-  if (!options.user.empty()) {
-    add_parameter(query, "user", options.user);
-  }
-  return sandbox_target(plan.remote.id, "/files?" + query);
-}
-
 Result<int> upload(Context& context, const CopyPlan& plan, const CopyOptions& options) {
-  HttpRequest request{.method = "PUT", .target = files_target(plan, options)};
+  HttpRequest request{.method = "PUT", .target = copy_target(plan, options)};
   base::Fd file;
   std::string mode = options.mode;
   request.body_fd = STDIN_FILENO;
@@ -47,7 +37,7 @@ Result<int> upload(Context& context, const CopyPlan& plan, const CopyOptions& op
       return base::fail_errno(errno, "look at ", plan.local);
     }
     if (S_ISDIR(status.st_mode)) {
-      return fail(ErrorCode::not_supported, plan.local, kFoldersLater);
+      return fail(ErrorCode::is_a_directory, plan.local, kNeedsRecursive);
     }
     request.body_fd = file.get();
     if (S_ISREG(status.st_mode)) {
@@ -150,7 +140,7 @@ mode_t mode_of(const HttpResponse& response) {
 Result<int> download(Context& context, const CopyPlan& plan, const CopyOptions& options) {
   Destination destination(context, local_destination(plan));
   RETURN_IF_ERROR(destination.open());
-  HttpRequest request{.target = files_target(plan, options)};
+  HttpRequest request{.target = copy_target(plan, options)};
   Progress progress(context.console, context.clock);
   const auto sink = [&](const HttpResponse&, std::string_view bytes) {
     return destination.write(bytes);
@@ -163,7 +153,7 @@ Result<int> download(Context& context, const CopyPlan& plan, const CopyOptions& 
   auto response = context.api.call(request, Repeat::no, sink, observer);
   if (!response) {
     if (response.error().code == ErrorCode::is_a_directory) {
-      response.error().message = base::cat(plan.remote.path, kFoldersLater);
+      response.error().message = base::cat(plan.remote.path, kNeedsRecursive);
     }
     return std::unexpected(std::move(response).error());
   }
@@ -183,8 +173,23 @@ Result<int> copy(Context& context, const CopyOptions& options) {
   if (!options.mode.empty() && (!mode || *mode > kModeMax)) {
     return base::fail_field("mode", "'", options.mode, "' is not an octal mode like 0755");
   }
-  ASSIGN_OR_RETURN(const auto plan, plan_copy(options.source, options.destination));
-  return plan.upload ? upload(context, plan, options) : download(context, plan, options);
+  const auto kind = options.recursive ? CopyKind::folder : CopyKind::file;
+  ASSIGN_OR_RETURN(const auto plan, plan_copy(options.source, options.destination, kind));
+  if (!options.recursive) {
+    return plan.upload ? upload(context, plan, options) : download(context, plan, options);
+  }
+  if (!options.mode.empty()) {
+    return base::fail_field("mode", "--mode is for a single file; -r takes the files' own modes");
+  }
+  if (plan.upload) {
+    struct stat status{};
+    const bool is_file =
+        plan.local != "-" && ::stat(plan.local.c_str(), &status) == 0 && !S_ISDIR(status.st_mode);
+    return is_file ? upload(context, plan, options) : upload_folder(context, plan, options);
+  }
+  auto outcome = download_folder(context, plan, options);
+  const bool is_file = !outcome && outcome.error().code == ErrorCode::not_a_directory;
+  return is_file ? download(context, plan, options) : outcome;
 }
 
 }  // namespace cli

@@ -107,12 +107,7 @@ Result<int> image_pull(Context& context, const ImagePullOptions& options) {
 Result<int> image_list(Context& context, const ImageListOptions& options) {
   ASSIGN_OR_RETURN(const auto items, context.api.get_list("/images", "", SIZE_MAX, 0));
   if (options.quiet) {
-    std::string names;
-    for (const auto& item : items) {
-      names +=
-          item.is_object() ? escape_for_terminal(field_text(item.get_object(), "name")) + "\n" : "";
-    }
-    RETURN_IF_ERROR(context.console.write_out(names));
+    RETURN_IF_ERROR(context.console.write_out(field_lines(items, "name")));
     return 0;
   }
   RETURN_IF_ERROR(print_value(context, items, image_table(items, context.clock.wall())));

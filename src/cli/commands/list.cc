@@ -21,6 +21,9 @@ Result<int> list(Context& context, const ListOptions& options) {
   for (const auto& label : options.labels) {
     add_parameter(query, "label", label);
   }
+  if (options.all_teams) {
+    add_parameter(query, "scope", "all");
+  }
   if (options.all) {
     add_parameter(query, "all", "true");
   }
@@ -28,12 +31,7 @@ Result<int> list(Context& context, const ListOptions& options) {
       options.limit > 0 ? static_cast<size_t>(options.limit) : std::numeric_limits<size_t>::max();
   ASSIGN_OR_RETURN(const auto items, context.api.get_list("/sandboxes", query, items_max));
   if (options.quiet) {
-    std::string ids;
-    for (const auto& item : items) {
-      ids +=
-          item.is_object() ? escape_for_terminal(field_text(item.get_object(), "id")) + "\n" : "";
-    }
-    RETURN_IF_ERROR(context.console.write_out(ids));
+    RETURN_IF_ERROR(context.console.write_out(field_lines(items, "id")));
     return 0;
   }
   RETURN_IF_ERROR(print_value(context, items, sandbox_table(items, context.clock.wall())));

@@ -28,11 +28,12 @@ Result<int> run(Context& context, const RunOptions& options) {
   const std::string id = field_text(sandbox, "id");
   Result<int> outcome = 0;
   if (auto ready = wait_until_ready(context, id); ready) {
-    outcome = run_command(context, id, options.command);
+    outcome = run_command(context, id, options.command, SandboxAfter::goes);
   } else {
     outcome = std::unexpected(std::move(ready).error());
   }
-  const int signal = outcome ? 0 : context.interrupt.signal();
+  const bool cancelled = !outcome && outcome.error().code == base::ErrorCode::cancelled;
+  const int signal = cancelled ? context.interrupt.signal() : 0;
   delete_sandbox(context, id);
   if (signal != 0) {
     return kExitSignalBase + signal;

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 
 namespace engine {
 namespace {
@@ -128,6 +129,18 @@ Task<Result<void>> FakeAgent::answer(net::Stream& stream, net::HttpReader& reade
     auto answered = co_await answer_run(stream, reader);
     co_return answered;
   }
+  if (request.method == "POST" && request.path == "/exec") {
+    auto answered = co_await answer_exec(stream, reader);
+    co_return answered;
+  }
+  if (request.method == "POST" && request.path == "/stream") {
+    auto answered = co_await answer_stream(stream, reader);
+    co_return answered;
+  }
+  if (request.path.starts_with("/sessions") || request.path == "/terminal") {
+    auto answered = co_await answer_sessions(stream, reader, std::move(request));
+    co_return answered;
+  }
   if (request.path == "/files") {
     auto answered = co_await answer_files(stream, reader, std::move(request));
     co_return answered;
@@ -187,6 +200,112 @@ Task<Result<void>> FakeAgent::answer_run(net::Stream& stream, net::HttpReader& r
                 {"duration_ms", 0}};
   auto written = co_await write_answer(stream, {.body = wire::json::serialize(answer)}, true);
   co_return written;
+}
+
+Task<Result<void>> FakeAgent::answer_exec(net::Stream& stream, net::HttpReader& reader) {
+  CO_ASSIGN_OR_RETURN(const std::string body, co_await reader.read_whole_body(kFileMax, kPatience));
+  const size_t newline = body.find('\n');
+  const auto line = wire::json::parse_object(body.substr(0, newline));
+  const Object object = line ? *line : Object{};
+  const auto argv = Reader(object).optional<std::vector<std::string>>("argv");
+  if (newline == std::string::npos || !argv || !*argv) {
+    auto error = error_answer({.code = ErrorCode::invalid_field, .message = "argv is wrong"});
+    co_return co_await write_answer(stream, std::move(error), true);
+  }
+  ++runs_;
+  if ((*argv)->front() == "sleep") {
+    CO_RETURN_IF_ERROR(co_await stream.wait_readable(Deadline::after(kPatience)));
+    ++cancelled_runs_;
+    co_return base::fail(ErrorCode::connection_closed, "the client went away");
+  }
+  const Outcome outcome = execute(**argv, body.substr(newline + 1), container_.environment);
+  auto head = HeadBuilder::response(200);
+  head.add("x-stdout-length", base::cat(outcome.out.size())).add("x-stderr-length", "0");
+  head.add("x-return-code", base::cat(outcome.exit_code)).add("x-timed-out", "false");
+  head.add("x-oom-killed", "false").add("x-truncated", "false").add("x-duration-ms", "1");
+  head.add("set-cookie", "no=1").add_length(outcome.out.size());
+  const std::string text = head.finish();
+  co_return co_await stream.write_all(text, outcome.out, kPatience);
+}
+
+Task<Result<void>> FakeAgent::answer_stream(net::Stream& stream, net::HttpReader& reader) {
+  CO_ASSIGN_OR_RETURN(const std::string body,
+                      co_await reader.read_whole_body(kRunBodyMax, kPatience));
+  CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
+  const auto command = Reader(object).required<std::string>("command");
+  if (!command) {
+    auto error = error_answer(command.error());
+    co_return co_await write_answer(stream, std::move(error), true);
+  }
+  ++runs_;
+  std::vector<std::string> words;
+  for (const std::string_view word : base::split(*command, ' ')) {
+    words.emplace_back(word);
+  }
+  if (words.front() == "exit") {
+    words = {"sh", "-c", *command};
+  }
+  net::HttpWriter writer(stream, kPatience);
+  auto head = HeadBuilder::response(200);
+  head.add("content-type", "application/x-ndjson").add_chunked();
+  CO_RETURN_IF_ERROR(co_await writer.write_head(head.finish()));
+  if (words.front() == "break") {
+    CO_RETURN_IF_ERROR(co_await writer.write_chunk(R"({"type":"stdout","stream":"std)"));
+    co_return base::fail(ErrorCode::connection_closed, "as asked for");
+  }
+  if (words.front() == "sleep") {
+    CO_RETURN_IF_ERROR(
+        co_await writer.write_chunk("{\"type\":\"keepAlive\",\"keepAlive\":true}\n"));
+    CO_RETURN_IF_ERROR(co_await stream.wait_readable(Deadline::after(kPatience)));
+    ++cancelled_runs_;
+    co_return base::fail(ErrorCode::connection_closed, "the client went away");
+  }
+  const Outcome outcome = execute(words, "", container_.environment);
+  const Object out{{"type", "stdout"}, {"stream", "stdout"}, {"data", outcome.out}};
+  CO_RETURN_IF_ERROR(co_await writer.write_chunk(wire::json::serialize(out) + "\n"));
+  CO_RETURN_IF_ERROR(co_await writer.write_chunk(
+      base::cat(R"({"type":"done","done":true,"exitCode":)", outcome.exit_code,
+                R"(,"signal":null,"timedOut":false,"oomKilled":false,"durationMs":1})", "\n")));
+  co_return co_await writer.finish_chunks();
+}
+
+Task<Result<void>> FakeAgent::answer_sessions(net::Stream& stream, net::HttpReader& reader,
+                                              wire::http::Request request) {
+  if (request.find("upgrade") != nullptr) {
+    ++streams_;
+    CO_RETURN_IF_ERROR(co_await stream.write_all(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\r\n", kPatience));
+    std::string bytes = reader.take_buffered();
+    std::array<char, 4096> buffer;
+    for (;;) {
+      CO_RETURN_IF_ERROR(co_await stream.write_all(bytes, kPatience));
+      const auto size = co_await stream.read_some(buffer, Deadline::never());
+      if (!size || *size == 0) {
+        --streams_;
+        co_return base::fail(ErrorCode::connection_closed, "the client went away");
+      }
+      bytes.assign(buffer.data(), *size);
+    }
+  }
+  if (request.query.contains("follow=true")) {
+    ++streams_;
+    net::HttpWriter writer(stream, kPatience);
+    auto head = HeadBuilder::response(200);
+    head.add("content-type",
+             request.find("accept") == nullptr ? "text/html" : "application/x-ndjson");
+    head.add("x-log-start-offset", "7").add_chunked();
+    CO_RETURN_IF_ERROR(co_await writer.write_head(head.finish()));
+    CO_RETURN_IF_ERROR(co_await writer.write_chunk("line\n"));
+    const auto ended = co_await stream.wait_readable(Deadline::never());
+    --streams_;
+    co_return base::fail(ErrorCode::connection_closed, "the client went away");
+  }
+  CO_ASSIGN_OR_RETURN(const std::string body, co_await reader.read_whole_body(kFileMax, kPatience));
+  const Object echo{{"method", request.method}, {"target", request.target}, {"body", body}};
+  const bool is_start = request.method == "POST" && request.path == "/sessions";
+  const int status = is_start ? 201 : 200;
+  co_return co_await write_answer(stream, {.status = status, .body = wire::json::serialize(echo)},
+                                  true);
 }
 
 Task<Result<void>> FakeAgent::answer_files(net::Stream& stream, net::HttpReader& reader,

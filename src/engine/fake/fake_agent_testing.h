@@ -2,7 +2,11 @@
 // of a handful of commands, and PUT, GET and HEAD of /files for single files in memory.
 // Commands: true, false, echo ARGS, cat (gives stdin back), env, pwd, sleep SECONDS (ends early
 // when the connection ends, which `cancelled_runs` counts), `sh -c "exit N"`, flood N (bytes);
-// anything else is 127. Loop thread only.
+// anything else is 127. POST /exec knows the same ones; POST /stream takes them as a command of
+// words, and `break`, whose stream breaks off inside a line. A WebSocket of /sessions/... or
+// /terminal is an echo of the bytes it is sent; a log that is followed says "line\n" and then
+// nothing; any other request about sessions is answered with what it was:
+// {"method","target","body"}. Loop thread only.
 #pragma once
 
 #include <map>
@@ -28,6 +32,8 @@ class FakeAgent {
 
   [[nodiscard]] int runs() const { return runs_; }
   [[nodiscard]] int cancelled_runs() const { return cancelled_runs_; }
+  // Requests that hold a stream open.
+  [[nodiscard]] int streams() const { return streams_; }
   [[nodiscard]] std::map<std::string, std::string>& files() { return files_; }
 
  private:
@@ -35,6 +41,10 @@ class FakeAgent {
   net::Task<base::Result<void>> answer(net::Stream& stream, net::HttpReader& reader,
                                        wire::http::Request request);
   net::Task<base::Result<void>> answer_run(net::Stream& stream, net::HttpReader& reader);
+  net::Task<base::Result<void>> answer_exec(net::Stream& stream, net::HttpReader& reader);
+  net::Task<base::Result<void>> answer_stream(net::Stream& stream, net::HttpReader& reader);
+  net::Task<base::Result<void>> answer_sessions(net::Stream& stream, net::HttpReader& reader,
+                                                wire::http::Request request);
   net::Task<base::Result<void>> answer_files(net::Stream& stream, net::HttpReader& reader,
                                              wire::http::Request request);
 
@@ -44,6 +54,7 @@ class FakeAgent {
   int runs_ = 0;
   int runs_now_ = 0;
   int cancelled_runs_ = 0;
+  int streams_ = 0;
   net::TaskGroup group_;
 };
 

@@ -41,7 +41,7 @@ class FakeEngine::FakeImages final : public Images {
                      .size_bytes = 1,
                      .platform = "linux/amd64",
                      .source = source,
-                     .config_json = "{}"};
+                     .config_json = R"({"entrypoint":[],"cmd":[]})"};
   }
   [[nodiscard]] bool has(const std::string& name) const { return images_.contains(name); }
 
@@ -282,6 +282,28 @@ Task<Result<void>> FakeEngine::set_network(std::string id, model::NetworkMode mo
   }
   found->second.spec.network = mode;
   co_return Result<void>{};
+}
+
+Task<Result<std::vector<Usage>>> FakeEngine::usage(std::string id) {
+  CO_RETURN_IF_ERROR(available());
+  if (!id.empty() && !records_.contains(id)) {
+    co_return no_such_sandbox(id);
+  }
+  std::vector<Usage> out;
+  for (const auto& [name, record] : records_) {
+    if (record.status.state == State::ready && (id.empty() || id == name)) {
+      // A tenth of a cpu by the number of times it was asked.
+      constexpr int64_t kUsec = 1'000'000;
+      out.push_back({.id = name,
+                     .cpu_usec = ++usages_ * kUsec,
+                     .memory_bytes = 1'000'000,
+                     .pids = 1,
+                     .storage_bytes = 4096,
+                     .rx_bytes = 10,
+                     .tx_bytes = 20});
+    }
+  }
+  co_return out;
 }
 
 Task<Result<Change>> FakeEngine::next_change() {

@@ -51,11 +51,13 @@ class FakeEngine final : public Engine {
   net::Task<Result<std::vector<Status>>> list() override;
   net::Task<Result<void>> remove(std::string id) override;
   net::Task<Result<void>> set_network(std::string id, model::NetworkMode mode) override;
+  net::Task<Result<std::vector<Usage>>> usage(std::string id) override;
   net::Task<Result<Change>> next_change() override;
   net::Task<Result<std::unique_ptr<AgentConnection>>> connect(std::string id) override;
   void give_back(std::string id, std::unique_ptr<AgentConnection> connection) override;
   net::Task<Result<std::vector<NodeInfo>>> nodes() override;
   net::Task<Result<void>> check() override;
+  [[nodiscard]] const CallTimes& call_times() const override { return call_times_; }
   Images& images() override;
 
  private:
@@ -70,6 +72,7 @@ class FakeEngine final : public Engine {
   Result<void> available() const;
 
   net::EventLoop& loop_;
+  CallTimes call_times_;
   bool available_ = true;
   std::map<std::string, Record> records_;
   std::deque<Result<Change>> changes_;
@@ -77,6 +80,7 @@ class FakeEngine final : public Engine {
   std::optional<base::Error> next_create_error_;
   std::multimap<std::string, std::unique_ptr<AgentConnection>> idle_;
   size_t connections_made_ = 0;
+  int64_t usages_ = 0;
   std::unique_ptr<FakeImages> images_;
   std::vector<std::shared_ptr<FakeAgent>> ended_;  // their connections end by themselves
 };

@@ -19,12 +19,14 @@ using net::Task;
 constexpr base::Milliseconds kBacklogPause{2};
 constexpr base::Milliseconds kConnectPatience{5000};
 
-// Whether the next request can go out on it: open, and nothing unread.
-bool is_fresh(AgentConnection& connection) {
-  if (!connection.stream.is_open() || !connection.reader.body_finished() ||
-      connection.reader.has_buffered()) {
-    return false;
-  }
+// Whether its last answer was read to its end.
+bool is_between_requests(AgentConnection& connection) {
+  return connection.stream.is_open() && connection.reader.body_finished() &&
+         !connection.reader.has_buffered();
+}
+
+// Whether the next request can go out on it: its peer is there and sent nothing unasked.
+bool is_quiet(AgentConnection& connection) {
   char byte = 0;
   const ssize_t count = ::recv(connection.stream.fd(), &byte, sizeof byte, MSG_PEEK | MSG_DONTWAIT);
   return count < 0 && errno == EAGAIN;
@@ -78,7 +80,7 @@ std::unique_ptr<AgentConnection> AgentPool::take(const std::string& id) {
     const Place place = found->second.back();
     auto connection = std::move(place->connection);
     drop(place);
-    if (is_fresh(*connection)) {
+    if (is_quiet(*connection)) {
       return connection;
     }
   }
@@ -117,7 +119,7 @@ Task<Result<std::unique_ptr<AgentConnection>>> AgentPool::connect(std::string id
 }
 
 void AgentPool::give_back(const std::string& id, std::unique_ptr<AgentConnection> connection) {
-  if (connection == nullptr || !is_fresh(*connection)) {
+  if (connection == nullptr || !is_between_requests(*connection)) {
     return;
   }
   auto& places = by_id_[id];

@@ -8,6 +8,8 @@ namespace {
 using net::Task;
 using wire::json::Object;
 
+// More than a machine holds; a node that names more is broken.
+constexpr size_t kUsagesMax = 100'000;
 constexpr base::Milliseconds kAnswerPatience{30'000};
 // A create answers when the sandbox is accepted (and started, where the image is there); on a
 // machine that starts hundreds at once each waits for the ones before it.
@@ -66,6 +68,27 @@ Task<Result<void>> LocalEngine::set_network(std::string id, model::NetworkMode m
   Object fields{{"id", id}, {"network", model::to_string(mode)}};
   CO_RETURN_IF_ERROR(co_await node_.call("set_network", std::move(fields), kAnswerPatience));
   co_return Result<void>{};
+}
+
+Task<Result<std::vector<Usage>>> LocalEngine::usage(std::string id) {
+  if (!id.empty()) {
+    Object fields{{"id", id}};
+    CO_ASSIGN_OR_RETURN(const Object answer,
+                        co_await node_.call("stats", std::move(fields), kAnswerPatience));
+    co_return parse_usages(answer);
+  }
+  std::vector<Usage> all;
+  for (std::string after;;) {
+    Object fields{{"after", after}};
+    CO_ASSIGN_OR_RETURN(const Object answer,
+                        co_await node_.call("stats", std::move(fields), kAnswerPatience));
+    CO_ASSIGN_OR_RETURN(const auto page, parse_usages(answer));
+    if (page.empty() || page.back().id <= after || all.size() > kUsagesMax) {
+      co_return all;
+    }
+    after = page.back().id;
+    all.insert(all.end(), page.begin(), page.end());
+  }
 }
 
 Task<Result<Change>> LocalEngine::next_change() {

@@ -37,12 +37,14 @@ class LocalEngine final : public Engine {
   net::Task<Result<std::vector<Status>>> list() override;
   net::Task<Result<void>> remove(std::string id) override;
   net::Task<Result<void>> set_network(std::string id, model::NetworkMode mode) override;
+  net::Task<Result<std::vector<Usage>>> usage(std::string id) override;
   net::Task<Result<Change>> next_change() override;
   net::Task<Result<std::unique_ptr<AgentConnection>>> connect(std::string id) override;
   void give_back(std::string id, std::unique_ptr<AgentConnection> connection) override;
   net::Task<Result<std::vector<NodeInfo>>> nodes() override;
   net::Task<Result<void>> check() override;
   Images& images() override;
+  [[nodiscard]] const CallTimes& call_times() const override { return node_.times(); }
 
  private:
   NodeClient node_;

@@ -332,7 +332,11 @@ TEST_F(AgentPoolTest, a_channel_with_bytes_nobody_asked_for_is_dropped) {
   base::Fd peer = accept("a");
   ASSERT_TRUE(base::sys::write_all(peer.get(), "HTTP/1.1 200 OK\r\n\r\n"));
   pool_.give_back("a", std::move(first));
+  std::unique_ptr<AgentConnection> second;
+  run(take_one(pool_, "a", second));
+  EXPECT_TRUE(accept("a").valid());  // a new one was made
   EXPECT_EQ(pool_.idle(), 0U);
+  pool_.give_back("a", std::move(second));
 }
 
 TEST_F(AgentPoolTest, idle_channels_are_bounded_and_forgotten_with_their_sandbox) {

@@ -151,6 +151,12 @@ void NodeClient::fail_calls(const std::string& why) {
   }
 }
 
+base::Histogram& NodeClient::times_of(std::string_view operation) {
+  return operation == "create"   ? times_.create
+         : operation == "remove" ? times_.remove
+                                 : times_.other;
+}
+
 Task<Result<Object>> NodeClient::call(std::string operation, Object fields,
                                       base::Milliseconds patience, base::Fd fd) {
   const Deadline connect_by = Deadline::after(kConnectPatience);
@@ -172,10 +178,15 @@ Task<Result<Object>> NodeClient::call(std::string operation, Object fields,
   struct Entry {
     std::unordered_map<int64_t, Call*>& calls;
     int64_t seq;
-    ~Entry() { calls.erase(seq); }
+    base::Histogram& times;
+    base::SteadyTime began = std::chrono::steady_clock::now();
+    ~Entry() {
+      calls.erase(seq);
+      times.observe(std::chrono::steady_clock::now() - began);
+    }
   };
   calls_.emplace(seq, &call);
-  const Entry entry{calls_, seq};
+  const Entry entry{calls_, seq, times_of(operation)};
   fields["seq"] = seq;
   fields["op"] = operation;
   std::vector<base::Fd> fds;

@@ -41,6 +41,7 @@ class NodeClient {
   net::Task<Result<Change>> next_change();
   // The node's answer to `hello` on this connection; unavailable when there is none.
   [[nodiscard]] Result<NodeInfo> node() const;
+  [[nodiscard]] const CallTimes& times() const { return times_; }
   [[nodiscard]] const std::string& node_name() const { return node_.name; }
 
  private:
@@ -55,6 +56,7 @@ class NodeClient {
   Result<void> take_line(const wire::json::Object& line);
   Result<void> take_greeting(int64_t seq, const wire::json::Object& line);
   void take_change(Result<Change> change);
+  base::Histogram& times_of(std::string_view operation);
   void fail_calls(const std::string& why);
 
   net::EventLoop& loop_;
@@ -69,6 +71,7 @@ class NodeClient {
   NodeInfo node_;
   net::Event connected_;
   int64_t last_seq_ = 0;
+  CallTimes times_;
   std::unordered_map<int64_t, Call*> calls_;
   std::deque<Result<Change>> changes_;
   net::Event changed_;

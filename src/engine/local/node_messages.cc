@@ -115,6 +115,9 @@ Object spec_to_json(const model::SandboxSpec& spec) {
     if (container.workdir) {
       object["workdir"] = *container.workdir;
     }
+    if (container.run_entrypoint) {
+      object["run_entrypoint"] = true;
+    }
     containers.emplace_back(std::move(object));
   }
   Object out{{"id", spec.id},
@@ -126,6 +129,9 @@ Object spec_to_json(const model::SandboxSpec& spec) {
              {"network", model::to_string(spec.network)},
              {"no_new_privileges", spec.no_new_privileges},
              {"always_pull", spec.always_pull}};
+  if (spec.builder) {
+    out["builder"] = true;
+  }
   if (Object access = access_to_json(spec.registry); !access.empty()) {
     out["registry"] = std::move(access);
   }
@@ -164,6 +170,24 @@ Result<Change> parse_change(const Object& object, std::string_view node) {
 Result<std::vector<Status>> parse_statuses(const Object& answer, std::string_view node) {
   return parse_list<Status>(answer, "sandboxes",
                             [node](const Object& object) { return parse_status(object, node); });
+}
+
+Result<std::vector<Usage>> parse_usages(const Object& answer) {
+  return parse_list<Usage>(answer, "sandboxes", [](const Object& object) -> Result<Usage> {
+    Reader reader(object);
+    Usage usage;
+    ASSIGN_OR_RETURN(usage.id, reader.required<std::string>("id"));
+    if (!is_sandbox_id(usage.id)) {
+      return fail(ErrorCode::malformed, "a usage has a broken id");
+    }
+    ASSIGN_OR_RETURN(usage.cpu_usec, reader.required<int64_t>("cpu_usec"));
+    ASSIGN_OR_RETURN(usage.memory_bytes, reader.required<int64_t>("memory_bytes"));
+    ASSIGN_OR_RETURN(usage.pids, reader.required<int64_t>("pids"));
+    ASSIGN_OR_RETURN(usage.storage_bytes, reader.required<int64_t>("storage_bytes"));
+    ASSIGN_OR_RETURN(usage.rx_bytes, reader.required<int64_t>("rx_bytes"));
+    ASSIGN_OR_RETURN(usage.tx_bytes, reader.required<int64_t>("tx_bytes"));
+    return usage;
+  });
 }
 
 Result<NodeInfo> parse_node(const Object& answer) {

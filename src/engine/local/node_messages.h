@@ -21,6 +21,7 @@ wire::json::Object access_to_json(const model::RegistryAccess& access);
 Result<Status> parse_status(const wire::json::Object& object, std::string_view node);
 Result<Change> parse_change(const wire::json::Object& object, std::string_view node);
 Result<std::vector<Status>> parse_statuses(const wire::json::Object& answer, std::string_view node);
+Result<std::vector<Usage>> parse_usages(const wire::json::Object& answer);
 Result<NodeInfo> parse_node(const wire::json::Object& answer);
 Result<ImageInfo> parse_image(const wire::json::Object& object);
 Result<std::vector<ImageInfo>> parse_images(const wire::json::Object& answer);

@@ -184,7 +184,7 @@ bool NodeProcess::spawn() {
   const std::array arguments{program.c_str(),
                              "--state",
                              folder_.c_str(),
-                             "--gateway-gid",
+                             "--gateway-group",
                              "0",
                              "--agent",
                              agent.c_str(),
@@ -280,7 +280,9 @@ void NodeProcess::clean_up() const {
 NodeProcess::~NodeProcess() {
   stop(SIGTERM);
   clean_up();
-  ::umount2((folder_ + "/lib/storage").c_str(), MNT_DETACH);
+  for (const char* const mounted : {"/lib/storage", "/run/sandboxes"}) {
+    ::umount2((folder_ + mounted).c_str(), MNT_DETACH);
+  }
   std::error_code ignored;
   std::filesystem::remove_all(folder_, ignored);
 }

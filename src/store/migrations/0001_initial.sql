@@ -103,7 +103,7 @@ CREATE TABLE events (
   message    TEXT NOT NULL,
   container  TEXT NOT NULL,
   PRIMARY KEY (sandbox_id, id)
-);
+) WITHOUT ROWID;
 
 CREATE TABLE registries (
   team          TEXT NOT NULL REFERENCES teams (name),

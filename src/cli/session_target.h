@@ -1,0 +1,28 @@
+// Sessions of a sandbox as the API names them, and what starts one: shared by exec, run, shell and
+// the sessions commands.
+#pragma once
+
+#include "cli/context.h"
+#include "cli/raw_terminal.h"
+
+namespace cli {
+
+// "/sandboxes/ID/sessions/SESSION" + suffix, encoded. SESSION is an id or a name.
+std::string session_target(std::string_view sandbox, std::string_view session,
+                           std::string_view suffix = "");
+
+struct SessionStart {
+  std::string name;  // of this start alone, when `unique`
+  bool unique = false;
+  bool with_input = false;
+  std::optional<int64_t> log_limit_bytes;
+};
+// Starts the command. With a unique name it runs once even if the answer to the request gets lost:
+// the session is then found by it.
+Result<wire::json::Object> start_session(Context& context, const std::string& sandbox,
+                                         const CommandOptions& command, const SessionStart& start);
+// Ends it and forgets it, whatever signal is pending; an error is given back for information.
+Result<void> remove_session(Context& context, const std::string& sandbox,
+                            const std::string& session);
+
+}  // namespace cli

@@ -1,0 +1,77 @@
+#include "main/gateway_places.h"
+
+#include "base/sys.h"
+#include "service/bootstrap.h"
+#include "service/store_key.h"
+#include "service/store_setup.h"
+
+namespace gateway_places {
+namespace {
+
+// Whether this is another boot than the one that was noted; notes this one.
+Result<bool> note_boot(const std::string& data_folder) {
+  constexpr size_t kBytesMax = 256;
+  ASSIGN_OR_RETURN(const auto boot,
+                   base::sys::read_file("/proc/sys/kernel/random/boot_id", kBytesMax));
+  const std::string file = data_folder + "/boot-id";
+  const auto noted = base::sys::read_file(file, kBytesMax);
+  if (noted && *noted == boot) {
+    return false;
+  }
+  constexpr mode_t kMode = 0600;
+  RETURN_IF_ERROR(base::sys::replace_file(file, boot, kMode));
+  return noted.has_value();
+}
+
+}  // namespace
+
+Places places_of(const config::Settings& settings) {
+  const std::string& state = settings.text("state");
+  const std::string& socket = settings.text("node-socket");
+  Places places{.node_socket = "/run/sandbox-gateway/node.sock",
+                .data = "/var/lib/sandbox-gateway/gateway"};
+  if (!state.empty()) {
+    places = {.node_socket = state + "/run/node.sock", .data = state + "/gateway"};
+  }
+  if (!socket.empty()) {
+    places.node_socket = socket;
+  }
+  return places;
+}
+
+std::string sandboxes_folder(const Places& places) {
+  return places.node_socket.substr(0, places.node_socket.rfind('/') + 1) + "sandboxes";
+}
+
+std::string store_url(const config::Settings& settings, const Places& places) {
+  const std::string& given = settings.text("store");
+  return given.empty() ? places.data + "/gateway.db" : given;
+}
+
+Result<Opened> open_places(const config::Settings& settings, const Places& places,
+                           base::Random& random, base::Log& log) {
+  base::RealClock clock;
+  const std::string url = store_url(settings, places);
+  ASSIGN_OR_RETURN(auto locks, service::lock_places(places.data, url));
+  ASSIGN_OR_RETURN(auto store, service::open_store(url, log));
+  ASSIGN_OR_RETURN(auto box, service::open_secret_box(*store, places.data + "/secret.key", random));
+  RETURN_IF_ERROR(service::make_admin_token(*store, places.data + "/admin.token", random, clock));
+  ASSIGN_OR_RETURN(auto teams, service::Teams::load(*store));
+  ASSIGN_OR_RETURN(auto replica, service::read_replica_id(places.data, random));
+  ASSIGN_OR_RETURN(const bool host_restarted, note_boot(places.data));
+  std::optional<store::ChangeFeed> changes;
+  ASSIGN_OR_RETURN(const bool is_shared, service::is_shared_store(url));
+  if (is_shared) {
+    ASSIGN_OR_RETURN(changes, store::ChangeFeed::open(
+                                  url, std::string(store->database().connection().writer())));
+  }
+  return Opened{.locks = std::move(locks),
+                .store = std::move(store),
+                .changes = std::move(changes),
+                .teams = std::move(teams),
+                .secrets = std::move(box),
+                .replica = std::move(replica),
+                .host_restarted = host_restarted};
+}
+
+}  // namespace gateway_places

@@ -1,0 +1,44 @@
+// Where the gateway's files are, and what it opens there before its loop runs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "base/random.h"
+#include "config/settings.h"
+#include "service/secret_box.h"
+#include "service/teams.h"
+#include "store/change_feed.h"
+#include "store/store.h"
+
+namespace gateway_places {
+
+using base::Result;
+
+struct Places {
+  std::string node_socket;  // beside it are the folders of sandboxes
+  std::string data;         // the gateway's own
+};
+
+Places places_of(const config::Settings& settings);
+std::string sandboxes_folder(const Places& places);
+std::string store_url(const config::Settings& settings, const Places& places);
+
+struct Opened {
+  std::vector<base::Fd> locks;
+  std::unique_ptr<store::Store> store;
+  std::optional<store::ChangeFeed> changes;  // where others can be on the store
+  service::Teams teams;
+  service::SecretBox secrets;
+  std::string replica;
+  bool host_restarted = false;
+};
+
+// Blocks. The folder of data exists; `random` outlives what is opened.
+Result<Opened> open_places(const config::Settings& settings, const Places& places,
+                           base::Random& random, base::Log& log);
+
+}  // namespace gateway_places

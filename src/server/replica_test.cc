@@ -1,0 +1,172 @@
+// Two gateways in one process on one store and one engine. Nothing tells them of each other's
+// changes, as when the connection for that is lost: they look at the store themselves.
+#include <gtest/gtest.h>
+
+#include "server/gateway_testing.h"
+
+namespace server {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct ReplicaRoutes : ::testing::Test {
+  ReplicaRoutes() { beat(); }
+  // Each sees that the other lives.
+  void beat() {
+    for (auto* gateway : {a.get(), b.get()}) {
+      if (gateway != nullptr) {
+        gateway->run(beat_once(*gateway));
+      }
+    }
+  }
+  static Task<void> beat_once(TestGateway& gateway) {
+    EXPECT_TRUE((co_await gateway.replicas.beat()).has_value());
+    gateway.lifecycle.look_after_orphans();
+  }
+  // Time goes by in which only b lives.
+  void outlive_a() {
+    a.reset();
+    for (int i = 0; i < 6; ++i) {
+      ground.clock.advance(1s);
+      beat();
+    }
+  }
+  static std::string create(TestGateway& gateway, const std::string& image) {
+    const Reply reply =
+        gateway.call("POST", "/sandboxes?wait=0",
+                     base::cat(R"({"image":")", image, R"(","cpus":1,"memory_mb":64})"));
+    EXPECT_EQ(reply.status, 201) << reply.body;
+    return std::string(reply.json().at("id").as_string());
+  }
+  std::vector<std::string> events(const std::string& id) {
+    std::vector<std::string> out;
+    const Reply reply = b->call("GET", "/sandboxes/" + id + "/events");
+    for (const auto& row : reply.json().at("items").as_array()) {
+      out.emplace_back(row.at("type").as_string());
+    }
+    return out;
+  }
+
+  Ground ground;
+  std::unique_ptr<TestGateway> a =
+      std::make_unique<TestGateway>(ground, service::LifecycleOptions{}, "rep-a");
+  std::unique_ptr<TestGateway> b =
+      std::make_unique<TestGateway>(ground, service::LifecycleOptions{}, "rep-b");
+};
+
+TEST_F(ReplicaRoutes, what_one_made_the_other_uses_and_ends) {
+  const std::string id = a->make_ready();
+  EXPECT_EQ(b->state(id), "ready");
+  EXPECT_EQ(b->call("POST", "/sandboxes/" + id + "/run", R"({"argv":["true"]})").status, 200);
+  EXPECT_EQ(b->call("DELETE", "/sandboxes/" + id + "?wait=10").status, 204);
+  EXPECT_EQ(a->call("GET", "/sandboxes/" + id).status, 404);
+  EXPECT_EQ(a->live.find(id), nullptr);
+  EXPECT_EQ(ground.engine.size(), 0U);
+}
+
+TEST_F(ReplicaRoutes, each_lists_those_that_live) {
+  EXPECT_EQ(a->call("GET", "/replicas").json().at("items").as_array().size(), 2U);
+  outlive_a();
+  const auto left = b->call("GET", "/replicas").json().at("items").as_array();
+  ASSERT_EQ(left.size(), 1U);
+  EXPECT_EQ(left[0].at("id").as_string(), "rep-b");
+  EXPECT_TRUE(left[0].at("answers").as_bool());
+}
+
+TEST_F(ReplicaRoutes, a_start_whose_gateway_died_is_finished_by_the_other) {
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  outlive_a();
+  ground.engine.finish_start(id);
+  EXPECT_TRUE(b->eventually([&] { return b->state(id) == "ready"; }));
+  const auto types = events(id);
+  EXPECT_EQ(std::ranges::count(types, "ready"), 1);
+}
+
+TEST_F(ReplicaRoutes, a_removal_whose_gateway_died_is_finished_by_the_other) {
+  const std::string id = a->make_ready();
+  ground.engine.set_available(false);
+  EXPECT_EQ(a->call("DELETE", "/sandboxes/" + id).status, 202);
+  a.reset();
+  ground.engine.set_available(true);
+  EXPECT_EQ(b->state(id), "deleting");
+  outlive_a();
+  EXPECT_TRUE(b->eventually([&] { return b->state(id) == "deleted"; }));
+  EXPECT_EQ(ground.engine.size(), 0U);
+}
+
+TEST_F(ReplicaRoutes, a_start_of_one_that_lives_is_left_to_it) {
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  for (int i = 0; i < 8; ++i) {
+    ground.clock.advance(1s);
+    beat();
+  }
+  EXPECT_EQ(b->live.find(id)->row.replica, "rep-a");
+}
+
+TEST_F(ReplicaRoutes, one_that_died_left_nothing_at_the_engine_that_is_in_no_table) {
+  model::SandboxSpec spec;
+  spec.id = "sbx-leftover0000000000000";
+  spec.containers.push_back({.image = "demo:latest"});
+  const auto make = [](engine::Engine& engine, model::SandboxSpec made) -> Task<void> {
+    co_await engine.create(std::move(made));
+  };
+  b->run(make(ground.engine, spec));
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  outlive_a();
+  EXPECT_TRUE(b->eventually([&] { return ground.engine.spec(spec.id) == nullptr; }));
+  EXPECT_NE(ground.engine.spec(id), nullptr);
+}
+
+TEST_F(ReplicaRoutes, use_over_one_is_no_idleness_for_the_other) {
+  const std::string id = a->make_ready(R"(,"lease_sec":10)");
+  ground.clock.advance(8s);
+  EXPECT_EQ(b->call("POST", "/sandboxes/" + id + "/run", R"({"argv":["true"]})").status, 200);
+  const auto flush = [](TestGateway& gateway) -> Task<void> {
+    co_await gateway.lifecycle.leases().flush();
+  };
+  b->run(flush(*b));
+  ground.clock.advance(8s);  // past the lease that a knows of, and what it waits for others
+  a->lifecycle.leases().check_due();
+  a->run(flush(*a));
+  EXPECT_EQ(a->state(id), "ready");
+  ground.clock.advance(8s);
+  a->lifecycle.leases().check_due();
+  EXPECT_TRUE(a->eventually([&] { return a->state(id) == "deleted"; }));
+  const auto types = events(id);
+  EXPECT_EQ(std::ranges::count(types, "deleting"), 1);
+}
+
+TEST_F(ReplicaRoutes, one_admits_what_waits_at_the_other) {
+  ASSERT_EQ(a->call("PATCH", "/teams/default", R"({"quota":{"sandboxes":1}})").status, 200);
+  const std::string runs = a->make_ready();
+  const std::string waits = create(*a, "demo:latest");
+  EXPECT_EQ(a->state(waits), "queued");
+  EXPECT_EQ(b->state(waits), "queued");
+  EXPECT_EQ(b->call("DELETE", "/sandboxes/" + runs + "?wait=10").status, 204);
+  EXPECT_TRUE(b->eventually([&] { return b->state(waits) == "ready"; }));
+  EXPECT_EQ(a->state(waits), "ready");
+}
+
+TEST_F(ReplicaRoutes, a_token_and_a_ticket_of_one_are_good_at_the_other) {
+  const auto made =
+      a->call("POST", "/tokens", R"({"name":"other","scopes":["admin"],"role":"admin"})").json();
+  const auto* secret = made.if_contains("secret");
+  ASSERT_NE(secret, nullptr);
+  b->token = std::string(secret->as_string());
+  EXPECT_EQ(b->call("GET", "/sandboxes").status, 200);
+  const auto ticket = a->call("POST", "/ws-tickets", "{}").json();
+  const auto redeem = [](TestGateway& gateway, std::string text, bool& taken) -> Task<void> {
+    taken = (co_await gateway.tickets.redeem(std::move(text))).has_value();
+  };
+  bool taken = false;
+  b->run(redeem(*b, std::string(ticket.at("ticket").as_string()), taken));
+  EXPECT_TRUE(taken);
+  a->run(redeem(*a, std::string(ticket.at("ticket").as_string()), taken));
+  EXPECT_FALSE(taken);
+}
+
+}  // namespace
+}  // namespace server

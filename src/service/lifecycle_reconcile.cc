@@ -1,0 +1,157 @@
+// Lifecycle: the engine and the table of sandboxes are made to agree.
+#include <vector>
+
+#include "service/build_names.h"
+#include "service/lifecycle.h"
+
+namespace service {
+namespace {
+
+using base::Result;
+using net::Task;
+
+// Between two tries to reach an engine that does not answer.
+constexpr base::Milliseconds kRetryPause{500};
+
+bool is_wanted(SandboxState state) {
+  return state == SandboxState::queued || state == SandboxState::starting ||
+         state == SandboxState::ready;
+}
+
+}  // namespace
+
+void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) {
+  const SandboxState state = live->row.state;
+  if (state == SandboxState::starting && !context_.replicas.drives(live->row)) {
+    return;  // whoever starts it sees this too, and writes it
+  }
+  switch (status.state) {
+    case engine::State::starting:
+      break;
+    case engine::State::ready:
+      if (state == SandboxState::starting) {
+        become_ready(live, status);
+      }
+      break;
+    case engine::State::failed:
+      fail(live, status.reason.empty() ? "start_failed" : status.reason, status.message);
+      break;
+    case engine::State::gone:
+      fail(live, missing_reason(*live), "the sandbox is gone");
+      break;
+  }
+}
+
+void Lifecycle::apply(const engine::Change& change) {
+  const LivePtr live = context_.live.find(change.status.id);
+  if (!live) {
+    return;
+  }
+  if (!change.type.empty() && live->row.state != SandboxState::deleting &&
+      context_.replicas.drives(live->row)) {
+    const bool is_starting = change.type == "starting";
+    if (!is_starting || !std::exchange(live->starting_told, true)) {
+      // out_of_memory comes with the failure it explains (fail() records it).
+      if (change.type == "pulling" || change.type == "pulled" || is_starting) {
+        record_event(live, change.type, "", change.message);
+      }
+    }
+  }
+  apply_status(live, change.status);
+}
+
+// What the engine has and the table does not (or only as failed).
+Task<void> Lifecycle::remove_unknown(std::string id) {
+  if (!removing_unknown_.insert(id).second) {
+    co_return;
+  }
+  // Another gateway may have made it: its row was there before its work began.
+  Result<void> known;
+  if (context_.replicas.shared()) {
+    known = co_await refresh({id});
+  }
+  const LivePtr live = context_.live.find(id);
+  if (!known || (live && is_wanted(live->row.state))) {
+    removing_unknown_.erase(id);
+    co_return;
+  }
+  const auto removed = co_await context_.engine.remove(id);
+  removing_unknown_.erase(id);
+  if (!removed) {
+    // reconcile() finds it again.
+    context_.log.warning("leftover not removed",
+                         {{"sandbox", id}, {"error", removed.error().message}});
+  }
+}
+
+std::string Lifecycle::missing_reason(const Live& live) const {
+  return options_.host_restarted && from_before_.contains(live.row.id) ? "host_restarted"
+                                                                       : "agent_lost";
+}
+
+Task<bool> Lifecycle::reconcile() {
+  // Only what is settled before the engine is asked can be missed in its answer.
+  std::set<std::string> settled;
+  for (const auto& [id, live] : context_.live.all()) {
+    if (!live->creating) {
+      settled.insert(id);
+    }
+  }
+  const auto statuses = co_await context_.engine.list();
+  engine_answers_ = statuses.has_value();
+  if (!statuses) {
+    co_return false;
+  }
+  co_await read_capacity();
+  for (const engine::Status& status : *statuses) {
+    if (belongs_to_builds(status.id)) {
+      continue;  // service/builds looks after these
+    }
+    const LivePtr live = context_.live.find(status.id);
+    if (!live || live->row.state == SandboxState::failed) {
+      group_.spawn(remove_unknown(status.id));
+      continue;  // a failed one is settled: what quota it holds is given back below
+    }
+    settled.erase(status.id);
+    apply_status(live, status);
+    if (live->row.state == SandboxState::deleting && context_.replicas.drives(live->row)) {
+      group_.spawn(remove_at_engine(live));
+    }
+  }
+  for (const std::string& id : settled) {
+    const LivePtr live = context_.live.find(id);
+    if (!live) {
+      continue;
+    }
+    if (live->row.state == SandboxState::ready) {
+      fail(live, missing_reason(*live), "the sandbox is gone");
+    } else if (context_.replicas.drives(live->row) && !live->creating) {
+      drive(live);
+    }
+  }
+  from_before_.clear();
+  co_return true;
+}
+
+Task<void> Lifecycle::follow() {
+  net::Cancellation* cancellation = co_await net::current_cancellation();
+  while (!cancellation->requested()) {
+    const bool agrees = co_await reconcile();
+    while (agrees && !cancellation->requested()) {
+      const auto change = co_await context_.engine.next_change();
+      if (!change) {
+        if (cancellation->requested()) {
+          co_return;
+        }
+        context_.log.warning("the engine's changes were interrupted",
+                             {{"error", change.error().message}});
+        engine_answers_ = false;
+        break;
+      }
+      apply(*change);
+    }
+    co_await context_.loop.sleep_until(net::Deadline::after(kRetryPause));
+  }
+}
+
+}  // namespace service
