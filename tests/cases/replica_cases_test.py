@@ -64,12 +64,12 @@ def test_any_replica_answers_for_any_session(group, anyone):
 
     def audited() -> list[str]:
         rows = anyone.get(f"{path}/audit-logs?limit=1000").json()["items"]
-        return [row["event"] for row in rows]
+        return sorted(row["event"] for row in rows if row["event"] in set(expected))
 
-    # Each gateway writes what it has done within moments.
-    eventually(lambda: audited().count("command.run") == 20)
-    events = audited()
-    assert events.count("session.start") == 1 and events.count("session.kill") == 1
+    # Each gateway writes what it has done within moments, in an order of its own.
+    expected = ["command.run"] * 20 + ["session.kill", "session.start"]
+    eventually(lambda: len(audited()) >= len(expected))
+    assert audited() == expected
     assert anyone.delete(f"{path}?wait=30").status_code == 204
     assert anyone.get(path).status_code == 404
 
