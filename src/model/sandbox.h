@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/secret.h"
+#include "model/service.h"
 
 namespace model {
 
@@ -46,6 +47,15 @@ struct ContainerSpec {
   std::optional<std::string> user;
   std::optional<std::string> workdir;
   bool run_entrypoint = false;  // the image's ENTRYPOINT and CMD, as the session `main`
+  // Of a container among several.
+  std::optional<Service> service;
+  std::string hostname;                      // empty: the sandbox's id, or its name
+  std::map<std::string, std::string> hosts;  // more lines of /etc/hosts: name to address
+  std::vector<Mount> mounts;
+  // Limits of its own below the sandbox's; 0: none.
+  int64_t millicpus = 0;
+  int64_t memory_mb = 0;
+  int64_t pids = 0;
 };
 
 // What an engine needs to make a sandbox. The first container is `main`; engines that cannot take

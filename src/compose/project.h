@@ -1,0 +1,23 @@
+// The files of a project read, their variables put in, merged, and the services that are to run
+// picked. Pure.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "compose/plan.h"
+#include "wire/json.h"
+
+namespace compose {
+
+struct Project {
+  wire::json::Object volumes;   // by name
+  wire::json::Object networks;  // by name
+  // In the files' order, main first; without those of profiles that are not asked for.
+  std::vector<std::pair<std::string, wire::json::Object>> services;
+  std::vector<std::string> left_out;  // by their profile
+};
+
+base::Result<Project> read_project(const Input& input);
+
+}  // namespace compose
