@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/plugins/content/local"
@@ -129,9 +130,18 @@ func environmentList(variables map[string]string) []string {
 	return list
 }
 
-// The image whose parts lie under bases/NAME, as a manifest in the store; its digest. Made once.
+// The image whose parts lie under bases/NAME, as a manifest in the store; its digest. Made once,
+// and one at a time: builds are processes of their own, and two bases may hold the same blob.
 func assemble(ctx context.Context, store content.Store, name string) (digest.Digest, error) {
 	base := filepath.Join(stateFolder, "bases", name)
+	lock, err := os.OpenFile(filepath.Join(stateFolder, "bases.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return "", err
+	}
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return "", err
+	}
 	if known, err := os.ReadFile(base + ".manifest"); err == nil {
 		if _, err := store.Info(ctx, digest.Digest(known)); err == nil {
 			return digest.Digest(known), nil

@@ -125,6 +125,9 @@ def test_streams_apart_and_bytes_as_they_are(sandbox):
         one.wait(30)
         assert b"".join(one.logs(bytes=True, stream="stdout")) == b"\xff\xe2\x82\xac"
         assert "".join(one.logs(stream="stderr")) == "err"
+        *pieces, last = one.records(follow=True)
+        assert {piece["stream"] for piece in pieces} == {"stdout", "stderr"}
+        assert b"err" in [piece["data"] for piece in pieces] and "exit" in last
         assert "".join(one.logs(stream="stdout")) == "\ufffd€"
         assert len(b"".join(one.logs(bytes=True))) == 7
         assert b"".join(one.logs(bytes=True, offset=5)) == b"".join(one.logs(bytes=True))[5:]

@@ -1,0 +1,603 @@
+"""Sandbox Gateway as an environment of Harbor 0.26 (the package `harbor`, Python 3.12+).
+
+    PYTHONPATH=FOLDER harbor run -p TASKS -a oracle \\
+        -e sandbox_gateway_harbor:SandboxGatewayEnvironment --ek team=evals
+
+Lies beside sandbox_gateway.py in FOLDER; both are fetched from a gateway (/clients/). Address and
+token come from SANDBOX_GATEWAY_URL and SANDBOX_GATEWAY_TOKEN. Every trial gets a sandbox of its
+own, whose lease is renewed while Harbor lives: a Harbor that was killed leaves nothing behind.
+
+What a task asks for and a gateway cannot give is refused in `start()`: an exception from the
+constructor would end the whole job. What Harbor does after an exception depends on the name of its
+type, so the ones raised here have names that it knows (harbor/models/trial/error_policy.py).
+
+Longer than 600 lines because it is one file on purpose, fetched from a gateway like the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import os
+import shlex
+import shutil
+import stat
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal, override
+
+from harbor.environments.base import (
+    BaseEnvironment,
+    ExecResult,
+    OutputCallback,
+    SandboxBuildFailedError,
+    ServiceOperationsUnsupportedError,
+)
+from harbor.environments.capabilities import (
+    EnvironmentCapabilities,
+    EnvironmentResourceCapabilities,
+)
+from harbor.environments.definition import (
+    COMPOSE_FILE_NAME,
+    require_agent_environment_definition,
+    should_use_prebuilt_docker_image,
+)
+from harbor.environments.options import EnvironmentOptions
+from harbor.models.task.config import NetworkMode, NetworkPolicy
+from pydantic import Field, field_validator
+
+from sandbox_gateway import (
+    AsyncGateway,
+    AsyncSandbox,
+    BuildFailed,
+    Forbidden,
+    Gateway,
+    GatewayError,
+    InvalidRequest,
+    NotFound,
+    SandboxFailed,
+    Unauthenticated,
+)
+
+__all__ = ["SandboxGatewayEnvironment", "SandboxGatewayOptions"]
+
+_ROOT = "0"  # by number: an image need not have a file of users
+_TIMED_OUT = 124
+_NOT_STARTED = 126
+_REFUSED_COMMANDS = ("user_unknown", "cwd_invalid")
+# A command that may last longer runs as a session: it outlives a gateway that restarts.
+_SHORT_COMMAND_SEC = 60
+_OUTPUT_BYTES_MAX = 16 << 20  # of one stream; of more, the first quarter and the last three
+_LABEL_BYTES_MAX = 256
+_LOG_TAIL_CHARACTERS = 4000  # the cause is at the end
+_KEEP_ALIVE = ["sh", "-c", "sleep infinity"]  # what Harbor gives an ENTRYPOINT to start
+_RENEWALS_PER_LEASE = 4
+_CLEANUP_SEC = 30
+_PREFLIGHT_TIMEOUT_SEC = 15
+# What ended a sandbox, and the name by which Harbor knows it.
+_ENDS = ("failed", "deleting", "deleted")
+
+
+class AuthenticationError(RuntimeError):
+    """The gateway does not know the token. Harbor neither tries again nor grades."""
+
+
+class PermissionDeniedError(RuntimeError):
+    """The token's team may not have this image or sandbox. Neither tried again nor graded."""
+
+
+class EnvironmentStartTimeoutError(RuntimeError):
+    """Too long in the queue or in starting. Tried again (`-r`), not graded."""
+
+
+class MemoryLimitExceededError(RuntimeError):
+    """The sandbox ended for want of memory. Tried again, not graded."""
+
+
+class RuntimeRequestError(RuntimeError):
+    """The sandbox is gone while the trial runs. Tried again, not graded."""
+
+
+class SandboxGatewayOptions(EnvironmentOptions):
+    """What `--ek name=value` takes."""
+
+    url: str | None = Field(None, description="The gateway; else SANDBOX_GATEWAY_URL.")
+    ca_file: str | None = Field(None, description="Authorities (PEM) of an https:// gateway.")
+    team: str | None = Field(None, description="For tokens in several teams.")
+    isolation: Literal["container", "gvisor", "vm"] | None = Field(
+        None, description="How sandboxes are kept apart; else the team's.")
+    pull: Literal["missing", "always"] | None = Field(
+        None, description="Whether to ask the registry again for an image that is here.")
+    default_cpus: float = Field(1, gt=0, description="For tasks that do not say `cpus`.")
+    default_memory_mb: int = Field(
+        2048, ge=16, description="For tasks that do not say `memory_mb`.")
+    default_storage_mb: int | None = Field(
+        None, ge=16, description="For tasks that do not say `storage_mb`; else the team's.")
+    lease_sec: int = Field(
+        600, ge=5, description="How long a sandbox outlives a Harbor that was killed.")
+    max_lifetime_sec: int | None = Field(
+        None, ge=1, description="The end of a sandbox whatever happens; else the team's.")
+    entrypoint: bool = Field(True, description="Start the image's ENTRYPOINT, as Docker does.")
+
+    @field_validator("auto_mounting", mode="after")
+    @classmethod
+    def refuse_mounts(cls, value: bool) -> bool:
+        if value:
+            raise ValueError("sandboxes run elsewhere: logs are downloaded, never mounted")
+        return value
+
+
+class _Clients:
+    """One client for all environments of an event loop, as long as one of them is there: they
+    share its connections, and what it trusts is loaded once."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple[Any, ...], AsyncGateway] = {}
+        self._users: dict[AsyncGateway, int] = {}
+
+    def take(self, options: SandboxGatewayOptions) -> AsyncGateway:
+        key = (asyncio.get_running_loop(), options.url, options.ca_file)
+        gateway = self._made.get(key)
+        if gateway is None:
+            gateway = self._made[key] = AsyncGateway(options.url, ca_file=options.ca_file)
+        self._users[gateway] = self._users.get(gateway, 0) + 1
+        return gateway
+
+    async def give_back(self, gateway: AsyncGateway) -> None:
+        self._users[gateway] -= 1
+        if self._users[gateway] == 0:
+            del self._users[gateway]
+            self._made = {key: made for key, made in self._made.items() if made is not gateway}
+            await gateway.close()
+
+
+_clients = _Clients()
+
+
+class SandboxGatewayEnvironment(BaseEnvironment):
+    """One sandbox a trial (and one for a separate verifier)."""
+
+    options_model = SandboxGatewayOptions
+    options: SandboxGatewayOptions
+
+    def __init__(self, *arguments: Any, **named: Any):
+        self._refusal: str | None = None
+        self._gateway: AsyncGateway | None = None
+        self._sandbox: AsyncSandbox | None = None
+        self._renewal: asyncio.Task[None] | None = None
+        self._shell = "bash"
+        super().__init__(*arguments, **named)
+
+    # ----------------------------------------------------------------------- what Harbor asks first
+
+    @staticmethod
+    @override
+    def type() -> str:
+        return "sandbox-gateway"
+
+    @property
+    @override
+    def capabilities(self) -> EnvironmentCapabilities:
+        return EnvironmentCapabilities(
+            disable_internet=True, network_allowlist=True, network_allowlist_hostnames=True,
+            network_allowlist_wildcard_hostnames=True, network_allowlist_ipv4_addresses=True,
+            network_allowlist_ipv4_cidrs=True, dynamic_network_policy=True, docker_compose=True)
+
+    @classmethod
+    @override
+    def resource_capabilities(cls) -> EnvironmentResourceCapabilities:
+        return EnvironmentResourceCapabilities(cpu_limit=True, memory_limit=True,
+                                               fractional_cpus=True)
+
+    @classmethod
+    @override
+    def preflight(cls, kwargs: dict[str, Any] | None = None) -> None:
+        super().preflight(kwargs)
+        options = SandboxGatewayOptions.model_validate(kwargs or {})
+        try:
+            with Gateway(options.url, timeout=_PREFLIGHT_TIMEOUT_SEC,
+                         ca_file=options.ca_file) as gateway:
+                gateway.me()
+        except Unauthenticated as error:
+            raise SystemExit(f"{error.message}: set SANDBOX_GATEWAY_TOKEN to a token of the "
+                             "Sandbox Gateway") from None
+        except GatewayError as error:
+            raise SystemExit(f"Sandbox Gateway: {error.message}") from None
+
+    @property
+    @override
+    def _uses_compose(self) -> bool:
+        return bool(self.extra_docker_compose_paths
+                    or (self.environment_dir / COMPOSE_FILE_NAME).exists())
+
+    # Base would raise these from the constructor: `_refuse` does in start().
+
+    @override
+    def _maybe_resolve_task_env(self) -> None:
+        try:
+            super()._maybe_resolve_task_env()
+        except ValueError as error:
+            self._refusal = str(error)
+
+    @override
+    def _validate_definition(self) -> None:
+        pass
+
+    @override
+    def _validate_resource_mode_support(self) -> None:
+        pass
+
+    @override
+    def _validate_gpu_support(self) -> None:
+        pass
+
+    @override
+    def _validate_tpu_support(self) -> None:
+        pass
+
+    @override
+    def _validate_network_policy_support(self) -> None:
+        pass
+
+    @override
+    def _validate_windows_support(self) -> None:
+        pass
+
+    def _refuse(self) -> None:
+        """Raises for a task that asks for what no gateway has."""
+        base = super()
+        if self._refusal is not None:
+            raise _refused(self._refusal)
+        try:
+            require_agent_environment_definition(
+                self.environment_dir, docker_image=self.task_env_config.docker_image,
+                extra_docker_compose_paths=self.extra_docker_compose_paths)
+            base._validate_resource_mode_support()
+            base._validate_gpu_support()
+            base._validate_tpu_support()
+            base._validate_network_policy_support()
+            base._validate_windows_support()
+        except (FileNotFoundError, ValueError, RuntimeError) as error:
+            raise _refused(str(error)) from error
+        if self._host_mounts:
+            raise _refused("sandboxes run elsewhere: this machine's folders cannot be mounted")
+        if self._uses_compose:
+            raise _refused(f"{COMPOSE_FILE_NAME} is not supported yet")
+
+    # ----------------------------------------------------------------------------- begin and end
+
+    @override
+    async def start(self, force_build: bool) -> None:
+        self._refuse()
+        self._gateway = _clients.take(self.options)
+        try:
+            image = await self._image(force_build)
+            self._sandbox = await self._create(image)
+            self._renewal = asyncio.create_task(self._renew_lease(self._sandbox))
+            await self._prepare()
+        except BaseException as error:
+            # Also when cancelled: the sandbox is not left behind.
+            await asyncio.shield(self._end(delete=True))
+            if isinstance(error, GatewayError):
+                raise _start_error(error) from error
+            raise
+
+    async def _image(self, force_build: bool) -> str:
+        """What the sandbox is made of; a Dockerfile is built by the gateway, which does so once
+        for the same content."""
+        image = self.task_env_config.docker_image
+        if image and should_use_prebuilt_docker_image(
+                self.environment_dir, docker_image=image, force_build=force_build):
+            return image
+        return await self._build(self.environment_dir)
+
+    async def _build(self, context: Path, **how: Any) -> str:
+        assert self._gateway is not None
+        builds = self._gateway.builds
+        build = await builds.start(context, team=self.options.team, **how)
+        if build.state == "succeeded":
+            return build.image
+        try:
+            return (await builds.wait(build.id)).image
+        except BuildFailed as error:
+            log = ""
+            with contextlib.suppress(GatewayError):
+                log = (await builds.logs(build.id))[-_LOG_TAIL_CHARACTERS:]
+            raise SandboxBuildFailedError(f"{error.message}\n{log}") from error
+
+    async def _create(self, image: str) -> AsyncSandbox:
+        assert self._gateway is not None
+        options = self.options
+        # The client's own Idempotency-Key: an answer that is lost makes no second sandbox, and
+        # one that is not waited for any more is deleted.
+        return await self._gateway.create(
+            image, cpus=self._cpus(), memory_mb=self._effective_memory_mb
+            or options.default_memory_mb,
+            storage_mb=self._effective_storage_mb or options.default_storage_mb,
+            labels=self._labels(), env=self._startup_env(), network=_network(self._network_policy),
+            team=options.team, isolation=options.isolation, pull=options.pull,
+            lease_sec=options.lease_sec, max_lifetime_sec=options.max_lifetime_sec)
+
+    def _cpus(self) -> float:
+        """In the gateway's steps, never less than asked for."""
+        return math.ceil((self._effective_cpus or self.options.default_cpus) * 1000) / 1000
+
+    def _labels(self) -> dict[str, str]:
+        labels = {"harbor.managed": "true", "harbor.environment_name": self.environment_name,
+                  "harbor.session_id": self.session_id}
+        if self.context_id is not None:
+            labels["harbor.trial_id"] = str(self.context_id)
+        return {name: value.encode()[:_LABEL_BYTES_MAX].decode(errors="ignore")
+                for name, value in labels.items()}
+
+    async def _renew_lease(self, sandbox: AsyncSandbox) -> None:
+        """However long an agent thinks between two commands."""
+        lease = self.options.lease_sec
+        while True:
+            await asyncio.sleep(lease / _RENEWALS_PER_LEASE)
+            try:
+                await sandbox.update(lease_sec=lease)
+            except NotFound:
+                return
+            except GatewayError as error:
+                self.logger.debug(f"renewing the lease of {sandbox.id}: {error}")
+
+    async def _prepare(self) -> None:
+        """Harbor's folders, the working directory, the ENTRYPOINT, loose files of the task."""
+        commands = ["if command -v bash >/dev/null; then echo bash; else echo sh; fi"]
+        if workdir := self.task_env_config.workdir:
+            commands.append(f"mkdir -p {shlex.quote(workdir)}")
+        if targets := self._mount_targets(writable_only=True):
+            commands.append(self._ensure_dirs_command(targets))
+        done = await self._execute(["sh", "-c", " && ".join(commands)], cwd="/", user=_ROOT)
+        if done.return_code != 0:
+            raise RuntimeError(f"the image lacks what Harbor needs: {done.stderr or done.stdout}")
+        self._shell = (done.stdout or "").split("\n", 1)[0]
+        if self.options.entrypoint:
+            await self._start_entrypoint()
+        await self._upload_environment_dir_after_start()
+
+    async def _start_entrypoint(self) -> None:
+        """With the arguments that Harbor's containers get. When it ends, the sandbox stays."""
+        assert self._gateway is not None and self._sandbox is not None
+        image = await self._gateway.images.get(self._sandbox.image)
+        if entrypoint := image.config.get("entrypoint"):
+            await self._sandbox.sessions.start([*entrypoint, *_KEEP_ALIVE], name="entrypoint",
+                                               stdin=False)
+
+    @override
+    async def stop(self, delete: bool) -> None:
+        await self._end(delete)
+
+    async def _end(self, delete: bool) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        sandbox, self._sandbox = self._sandbox, None
+        gateway, self._gateway = self._gateway, None
+        if gateway is None:
+            return
+        try:
+            if sandbox is not None and delete:
+                await asyncio.wait_for(sandbox.delete(), _CLEANUP_SEC)
+            elif sandbox is not None:
+                self.logger.info(f"sandbox {sandbox.id} is kept: `sandbox shell {sandbox.id}`; it "
+                                 f"ends {self.options.lease_sec} s after its last use")
+        except (GatewayError, TimeoutError) as error:
+            # The trial is over and its result stands; nothing stays for ever.
+            self.logger.warning(f"sandbox {sandbox and sandbox.id} was not deleted and ends with "
+                                f"its lease: {error or type(error).__name__}")
+        finally:
+            await _clients.give_back(gateway)
+
+    # --------------------------------------------------------------------------------- commands
+
+    @override
+    async def exec(self, command: str, cwd: str | None = None, env: dict[str, str] | None = None,
+                   timeout_sec: int | None = None,
+                   user: str | int | None = None) -> ExecResult:
+        return await self._execute([self._shell, "-c", command],
+                                   cwd=cwd or self.task_env_config.workdir,
+                                   env=self._merge_env(env), timeout_sec=timeout_sec,
+                                   user=self._resolve_user(user))
+
+    async def _execute(self, argv: list[str], *, cwd: str | None = None,
+                       env: dict[str, str] | None = None, timeout_sec: int | None = None,
+                       user: str | int | None = None,
+                       container: str | None = None) -> ExecResult:
+        limit = timeout_sec if timeout_sec and timeout_sec > 0 else None
+        callback = self._output_callback()
+        how = {"cwd": cwd, "env": env, "timeout_sec": limit, "user": _user(user),
+               "container": container}
+        try:
+            async with self._inside() as sandbox:
+                if callback is None and limit is not None and limit <= _SHORT_COMMAND_SEC:
+                    result = await sandbox.exec(argv, **how)
+                    return _exec_result(result.stdout, result.stderr, vars(result), limit)
+                return await self._follow(sandbox, argv, how, callback)
+        except InvalidRequest as error:
+            if error.code in _REFUSED_COMMANDS:  # as a shell would say it
+                return ExecResult(stdout="", stderr=error.message, return_code=_NOT_STARTED)
+            raise
+
+    async def _follow(self, sandbox: AsyncSandbox, argv: list[str], how: dict[str, Any],
+                      callback: OutputCallback | None) -> ExecResult:
+        """As a session. It is not deleted when it has ended: what it left running goes on."""
+        session = await sandbox.sessions.start(argv, stdin=False,
+                                               log_limit_bytes=2 * _OUTPUT_BYTES_MAX, **how)
+        outputs = {"stdout": _Output("stdout", callback), "stderr": _Output("stderr", callback)}
+        end: dict[str, Any] = {}
+        try:
+            async for record in session.records(follow=True):
+                if "data" in record:
+                    await outputs[record["stream"]].take(record["data"])
+                end = record.get("exit", end)
+        except BaseException as error:
+            # Interrupted: so is the command, with all its processes.
+            if not isinstance(error, GatewayError):
+                with contextlib.suppress(GatewayError, TimeoutError):
+                    await asyncio.shield(asyncio.wait_for(session.delete(), _CLEANUP_SEC))
+            raise
+        return _exec_result(outputs["stdout"].text(), outputs["stderr"].text(), end,
+                            how["timeout_sec"])
+
+    @contextlib.asynccontextmanager
+    async def _inside(self) -> AsyncIterator[AsyncSandbox]:
+        """The sandbox; where it is gone, what is raised says why."""
+        sandbox = self._sandbox
+        if sandbox is None:
+            raise RuntimeError("the sandbox is not running: start() has not succeeded")
+        try:
+            yield sandbox
+        except GatewayError as error:
+            if error.code in ("not_ready", "not_found") or (error.status or 0) >= 500:
+                raise await _lost(sandbox, error) from error
+            raise
+
+    @override
+    async def attach(self) -> None:
+        """A shell by the command line program; Harbor deletes the sandbox afterwards."""
+        program = shutil.which("sandbox")
+        if program is None:
+            raise NotImplementedError("attaching needs the command line program `sandbox`")
+        assert self._gateway is not None
+        async with self._inside() as sandbox:
+            shell = await asyncio.create_subprocess_exec(
+                program, "shell", sandbox.id,
+                env={**os.environ, "SANDBOX_GATEWAY_URL": self._gateway.url})
+            await shell.wait()
+
+    # ------------------------------------------------------------------------------------- files
+
+    @override
+    async def upload_file(self, source_path: Path | str, target_path: str) -> None:
+        source = Path(source_path)
+        mode = stat.S_IMODE(source.stat().st_mode) & 0o777
+        target = target_path
+        if target.endswith("/"):
+            target += source.name
+        async with self._inside() as sandbox:
+            try:
+                await sandbox.fs.upload(source, target, mode=mode, user=_ROOT)
+            except GatewayError as error:
+                if error.code != "is_a_directory":
+                    raise
+                await sandbox.fs.upload(source, f"{target}/{source.name}", mode=mode, user=_ROOT)
+
+    @override
+    async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
+        async with self._inside() as sandbox:
+            await sandbox.fs.upload_dir(source_dir, target_dir, user=_ROOT)
+
+    @override
+    async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        async with self._inside() as sandbox:
+            target = Path(target_path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            await sandbox.fs.download(source_path, target, user=_ROOT)
+
+    @override
+    async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        async with self._inside() as sandbox:
+            await sandbox.fs.download_dir(source_dir, target_dir, user=_ROOT, skip_unsafe=True)
+
+    # ----------------------------------------------------------------------------------- network
+
+    @override
+    async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
+        async with self._inside() as sandbox:
+            await sandbox.update(network=_network(network_policy))
+
+
+class _Output:
+    """One stream of a command, within a limit, and told as it comes."""
+
+    def __init__(self, name: Literal["stdout", "stderr"], callback: OutputCallback | None):
+        self._name = name
+        self._callback = callback
+        self._kept = bytearray()
+        self._dropped = 0
+
+    async def take(self, piece: bytes) -> None:
+        self._kept += piece
+        excess = len(self._kept) - _OUTPUT_BYTES_MAX
+        if excess > _OUTPUT_BYTES_MAX:  # seldom, since it copies
+            self._cut(excess)
+        if self._callback is not None:
+            await self._callback(piece.decode(errors="replace"), self._name)
+
+    def _cut(self, excess: int) -> None:
+        start = _OUTPUT_BYTES_MAX // 4
+        del self._kept[start : start + excess]
+        self._dropped += excess
+
+    def text(self) -> str:
+        self._cut(max(0, len(self._kept) - _OUTPUT_BYTES_MAX))
+        return self._kept.decode(errors="replace")
+
+
+def _exec_result(stdout: str, stderr: str, end: Any, limit: int | None) -> ExecResult:
+    if end["timed_out"]:
+        stderr += f"Command timed out after {limit} seconds\n"
+        return ExecResult(stdout=stdout, stderr=stderr, return_code=_TIMED_OUT)
+    if end["oom_killed"]:
+        stderr += "Killed: the sandbox's memory was not enough\n"
+    # A status that did not come is never taken for success.
+    if end["exit_code"] is None:
+        raise RuntimeRequestError("the command ended without an exit code")
+    return ExecResult(stdout=stdout, stderr=stderr, return_code=end["exit_code"])
+
+
+def _user(user: str | int | None) -> str | None:
+    if user is None:
+        return None
+    return _ROOT if user == "root" else str(user)
+
+
+def _network(policy: NetworkPolicy) -> dict[str, Any]:
+    match policy.network_mode:
+        case NetworkMode.NO_NETWORK:
+            return {"mode": "none"}
+        case NetworkMode.ALLOWLIST:
+            return {"mode": "allow", "allow": list(policy.allowed_hosts)}
+    return {"mode": "open"}
+
+
+def _refused(message: str) -> Exception:
+    """Neither tried again nor graded."""
+    return ServiceOperationsUnsupportedError(f"sandbox-gateway cannot run this task: {message}")
+
+
+def _start_error(error: GatewayError) -> Exception:
+    text = f"starting the sandbox: {error}"
+    match error:
+        case Unauthenticated():
+            return AuthenticationError(text)
+        case Forbidden():
+            return PermissionDeniedError(text)
+        case InvalidRequest():
+            return _refused(str(error))
+        case SandboxFailed(code="out_of_memory"):
+            return MemoryLimitExceededError(text)
+        case SandboxFailed(code="queue_timeout" | "start_timeout"):
+            return EnvironmentStartTimeoutError(text)
+        case SandboxFailed(code=code) if code.startswith("image_"):
+            return SandboxBuildFailedError(text)
+    return RuntimeRequestError(text)
+
+
+async def _lost(sandbox: AsyncSandbox, error: GatewayError) -> Exception:
+    """Why a sandbox is not there any more; the error itself where it is."""
+    end = None
+    with contextlib.suppress(GatewayError):
+        async for event in sandbox.events():
+            if event.type in _ENDS and (event.reason or end is None):
+                end = event
+    if end is None:
+        return error
+    text = (f"sandbox {sandbox.id} on {sandbox.data.get('node') or 'its node'} is gone since "
+            f"{end.at}: {end.reason or end.type}" + (f": {end.message}" if end.message else ""))
+    if end.reason == "out_of_memory":
+        return MemoryLimitExceededError(text)
+    return RuntimeRequestError(text)

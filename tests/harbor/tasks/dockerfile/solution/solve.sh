@@ -1,0 +1,3 @@
+#!/bin/bash
+echo "$GREETING from $(pwd)" > answer.txt
+./tool.sh >> answer.txt

@@ -1,0 +1,3 @@
+#!/bin/bash
+echo wrong > /answer
+exit 3

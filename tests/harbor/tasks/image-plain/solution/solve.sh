@@ -1,0 +1,3 @@
+#!/bin/bash
+set -eo pipefail
+cat note.txt > /answer.txt

@@ -1,0 +1,7 @@
+#!/bin/bash
+if [[ $(< /one) == $'seed\nset up' ]]; then
+    reward=1
+else
+    reward=0
+fi
+echo $reward > /logs/verifier/reward.txt

@@ -1,0 +1,2 @@
+#!/bin/bash
+[[ -e /one && ! -e /tests/test.sh ]] && echo two > /two

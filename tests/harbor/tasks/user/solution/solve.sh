@@ -1,0 +1,4 @@
+#!/bin/bash
+id -un > /home/user/who
+echo $HOME >> /home/user/who
+touch /usr/refused 2> /dev/null || echo refused >> /home/user/who
