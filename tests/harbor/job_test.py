@@ -1,6 +1,7 @@
 """Whole jobs of the published `harbor`: every folder of tasks/ as one task."""
 
 import hashlib
+import json
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ import builder
 from conftest import ENVIRONMENT, TASKS
 from deployment import eventually
 
+PATIENCE_SEC = 120
 BUILDS = builder.kept_folder().exists()
 NEEDS_BUILDS = {one.name for one in TASKS.iterdir()
                 if (one / "environment" / "Dockerfile").exists()}
@@ -115,11 +117,13 @@ def test_very_many_trials_at_once(harbor, gateway, left):
 
 @pytest.fixture
 def running(harbor, gateway, tmp_path):
-    """A Harbor with one trial whose agent is at work; and its sandbox."""
+    """A Harbor with one trial whose agent is at work until there is a file /go; its sandbox; and
+    its job's folder."""
     task = tmp_path / "endless"
     shutil.copytree(TASKS / "failing", task)
-    (task / "solution" / "solve.sh").write_text("#!/bin/bash\ntouch /begun\nsleep 1000\n")
-    name, argv = harbor.job_options(task, "-a", "oracle", "--ek", "lease_sec=5")
+    (task / "solution" / "solve.sh").write_text(
+        "#!/bin/bash\ntouch /begun\nuntil test -e /go; do sleep 0.1; done\necho right > /answer\n")
+    name, argv = harbor.job_options(task, "-a", "oracle", "--ek", "lease_sec=10")
     process = subprocess.Popen(harbor.command(*argv), cwd=harbor.home, env=harbor.environment,
                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -128,14 +132,14 @@ def running(harbor, gateway, tmp_path):
             if box.exec(["test", "-e", "/begun"]).ok:
                 return box
         return None
-    yield process, eventually(at_work, 60)
+    yield process, eventually(at_work, PATIENCE_SEC), harbor.home / "jobs" / name
     process.kill()
     process.wait()
 
 
 def test_a_killed_harbor_leaves_nothing(running, gateway, left):
     """10, 27: the sandbox ends with its lease."""
-    process, box = running
+    process, box, _ = running
     process.send_signal(signal.SIGKILL)
     process.wait()
     left()
@@ -145,10 +149,22 @@ def test_a_killed_harbor_leaves_nothing(running, gateway, left):
 
 def test_an_interrupted_harbor_cleans_up(running, gateway, left):
     """16: also when it is interrupted twice."""
-    process, box = running
+    process, _, _ = running
     for _ in range(2):
         process.send_signal(signal.SIGINT)
-    process.wait(60)
+    process.wait(PATIENCE_SEC)
+    left()
+
+
+def test_a_gateway_that_is_killed_loses_no_trial(running, deployed, gateway, left):
+    process, box, folder = running
+    deployed.gateway.signal(signal.SIGKILL)
+    assert deployed.gateway.wait_gone(10)
+    deployed.start()
+    box.run(["touch", "/go"])
+    assert process.wait(PATIENCE_SEC) == 0
+    [trial] = [json.loads(file.read_text()) for file in folder.glob("*/result.json")]
+    assert outcome(trial) == (1, None), trial["exception_info"]
     left()
 
 
