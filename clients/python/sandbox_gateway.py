@@ -1092,7 +1092,7 @@ def _create(body: dict[str, Any], wait: bool | float, key: str | None) -> Plan[d
         raise
 
 
-def _create_body(image: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _create_body(image: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     body = _without_none({"image": image, **options})
     if isinstance(body.get("network"), str):
         body["network"] = {"mode": body["network"]}
@@ -2256,7 +2256,8 @@ class _GatewayCalls[S]:
         return (yield from _get("/me"))
 
     @_operation
-    def create(self, image: str, *, cpus: float, memory_mb: int, storage_mb: int | None = None,
+    def create(self, image: str | None = None, *, cpus: float, memory_mb: int,
+               storage_mb: int | None = None, compose: Mapping[str, Any] | None = None,
                labels: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
                wait: bool | float = True, user: str | None = None, workdir: str | None = None,
                lease_sec: int | None = None, max_lifetime_sec: int | None = None,
@@ -2265,8 +2266,10 @@ class _GatewayCalls[S]:
                no_new_privileges: bool | None = None, run_entrypoint: bool | None = None,
                idempotency_key: str | None = None) -> Plan[S]:
         """A new sandbox, ready unless `wait` is False; a number limits the wait in seconds. As a
-        context manager it is deleted at the end."""
+        context manager it is deleted at the end. Of an image, or of compose files: `compose` is
+        what the API takes, {"files": [text], "env", "builds", "main"}."""
         body = _create_body(image, {
+            "compose": compose,
             "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,
             "env": env, "user": user, "workdir": workdir, "lease_sec": lease_sec,
             "max_lifetime_sec": max_lifetime_sec, "network": network, "pull": pull, "team": team,

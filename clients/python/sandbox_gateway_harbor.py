@@ -18,15 +18,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import math
 import os
+import re
 import shlex
 import shutil
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, override
 
+import yaml
+from harbor.constants import MAIN_SERVICE_NAME
 from harbor.environments.base import (
     BaseEnvironment,
     ExecResult,
@@ -40,6 +44,7 @@ from harbor.environments.capabilities import (
 )
 from harbor.environments.definition import (
     COMPOSE_FILE_NAME,
+    DOCKERFILE_NAME,
     require_agent_environment_definition,
     should_use_prebuilt_docker_image,
 )
@@ -50,6 +55,7 @@ from pydantic import Field, field_validator
 from sandbox_gateway import (
     AsyncGateway,
     AsyncSandbox,
+    Build,
     BuildFailed,
     Forbidden,
     Gateway,
@@ -114,6 +120,9 @@ class SandboxGatewayOptions(EnvironmentOptions):
         2048, ge=16, description="For tasks that do not say `memory_mb`.")
     default_storage_mb: int | None = Field(
         None, ge=16, description="For tasks that do not say `storage_mb`; else the team's.")
+    sidecar_cpus: float = Field(
+        0.5, gt=0, description="For services of a compose file that give themselves no limit.")
+    sidecar_memory_mb: int = Field(512, ge=16, description="Likewise.")
     lease_sec: int = Field(
         600, ge=5, description="How long a sandbox outlives a Harbor that was killed.")
     max_lifetime_sec: int | None = Field(
@@ -156,7 +165,8 @@ _clients = _Clients()
 
 
 class SandboxGatewayEnvironment(BaseEnvironment):
-    """One sandbox a trial (and one for a separate verifier)."""
+    """One sandbox a trial (and one for a separate verifier). Of a compose file it has one container
+    for each service."""
 
     options_model = SandboxGatewayOptions
     options: SandboxGatewayOptions
@@ -262,8 +272,6 @@ class SandboxGatewayEnvironment(BaseEnvironment):
             raise _refused(str(error)) from error
         if self._host_mounts:
             raise _refused("sandboxes run elsewhere: this machine's folders cannot be mounted")
-        if self._uses_compose:
-            raise _refused(f"{COMPOSE_FILE_NAME} is not supported yet")
 
     # ----------------------------------------------------------------------------- begin and end
 
@@ -272,8 +280,10 @@ class SandboxGatewayEnvironment(BaseEnvironment):
         self._refuse()
         self._gateway = _clients.take(self.options)
         try:
-            image = await self._image(force_build)
-            self._sandbox = await self._create(image)
+            if self._uses_compose:
+                self._sandbox = await self._create_of_services(force_build)
+            else:
+                self._sandbox = await self._create(image=await self._image(force_build))
             self._renewal = asyncio.create_task(self._renew_lease(self._sandbox))
             await self._prepare()
         except BaseException as error:
@@ -283,45 +293,84 @@ class SandboxGatewayEnvironment(BaseEnvironment):
                 raise _start_error(error) from error
             raise
 
+    def _prebuilt_image(self, force_build: bool) -> str | None:
+        image = self.task_env_config.docker_image
+        return image if should_use_prebuilt_docker_image(
+            self.environment_dir, docker_image=image, force_build=force_build) else None
+
     async def _image(self, force_build: bool) -> str:
         """What the sandbox is made of; a Dockerfile is built by the gateway, which does so once
         for the same content."""
-        image = self.task_env_config.docker_image
-        if image and should_use_prebuilt_docker_image(
-                self.environment_dir, docker_image=image, force_build=force_build):
-            return image
-        return await self._build(self.environment_dir)
+        prebuilt = self._prebuilt_image(force_build)
+        return prebuilt or (await self._build(self.environment_dir)).image
 
-    async def _build(self, context: Path, **how: Any) -> str:
+    async def _build(self, context: Path, **how: Any) -> Build:
         assert self._gateway is not None
         builds = self._gateway.builds
         build = await builds.start(context, team=self.options.team, **how)
         if build.state == "succeeded":
-            return build.image
+            return build
         try:
-            return (await builds.wait(build.id)).image
+            return await builds.wait(build.id)
         except BuildFailed as error:
             log = ""
             with contextlib.suppress(GatewayError):
                 log = (await builds.logs(build.id))[-_LOG_TAIL_CHARACTERS:]
             raise SandboxBuildFailedError(f"{error.message}\n{log}") from error
 
-    async def _create(self, image: str) -> AsyncSandbox:
+    async def _create(self, image: str | None = None, compose: Mapping[str, Any] | None = None,
+                      sidecar_cpus: float = 0, sidecar_memory_mb: int = 0) -> AsyncSandbox:
         assert self._gateway is not None
         options = self.options
         # The client's own Idempotency-Key: an answer that is lost makes no second sandbox, and
         # one that is not waited for any more is deleted.
         return await self._gateway.create(
-            image, cpus=self._cpus(), memory_mb=self._effective_memory_mb
-            or options.default_memory_mb,
+            image, compose=compose, cpus=round(self._cpus() + sidecar_cpus, 3),
+            memory_mb=self._memory_mb() + sidecar_memory_mb,
             storage_mb=self._effective_storage_mb or options.default_storage_mb,
-            labels=self._labels(), env=self._startup_env(), network=_network(self._network_policy),
+            labels=self._labels(), env=None if compose else self._startup_env(),
+            network=_network(self._network_policy),
             team=options.team, isolation=options.isolation, pull=options.pull,
             lease_sec=options.lease_sec, max_lifetime_sec=options.max_lifetime_sec)
 
     def _cpus(self) -> float:
         """In the gateway's steps, never less than asked for."""
         return math.ceil((self._effective_cpus or self.options.default_cpus) * 1000) / 1000
+
+    def _memory_mb(self) -> int:
+        return self._effective_memory_mb or self.options.default_memory_mb
+
+    async def _create_of_services(self, force_build: bool) -> AsyncSandbox:
+        """One sandbox of the services that the task's compose files and Harbor's own name."""
+        project = self._project(force_build)
+        builds = {}
+        for name, build in project.builds():
+            builds[name] = (made := await self._build(**build)).id
+            if name == MAIN_SERVICE_NAME:
+                project.variables["MAIN_IMAGE_NAME"] = made.image
+        cpus, memory_mb = project.sidecars(self.options)
+        return await self._create(compose=project.request(builds), sidecar_cpus=cpus,
+                                  sidecar_memory_mb=memory_mb)
+
+    def _project(self, force_build: bool) -> _Project:
+        """Later files win, in Harbor's order: resources, what main is made of, the task's, those
+        of the command line, the environment."""
+        cpus, memory_mb = self._cpus(), self._memory_mb()
+        prebuilt = self._prebuilt_image(force_build)
+        project = _Project({**os.environ, **self._startup_env(), "CONTEXT_DIR":
+                            str(self.environment_dir), "CPUS": str(cpus), "MEMORY": f"{memory_mb}M",
+                            **({"PREBUILT_IMAGE_NAME": prebuilt} if prebuilt else {})})
+        main: dict[str, Any] = {"cpus": cpus, "mem_limit": f"{memory_mb}m", "command": _KEEP_ALIVE}
+        if prebuilt:
+            main["image"] = prebuilt
+        elif (self.environment_dir / DOCKERFILE_NAME).exists():
+            main["build"] = {"context": "."}
+        project.add_ours(self.environment_dir, main)
+        for path in (self.environment_dir / COMPOSE_FILE_NAME, *self.extra_docker_compose_paths):
+            if path.exists():
+                project.add(path.parent, path.read_text())
+        project.add_ours(self.environment_dir, {"environment": self._startup_env()})
+        return project
 
     def _labels(self) -> dict[str, str]:
         labels = {"harbor.managed": "true", "harbor.environment_name": self.environment_name,
@@ -354,7 +403,7 @@ class SandboxGatewayEnvironment(BaseEnvironment):
         if done.return_code != 0:
             raise RuntimeError(f"the image lacks what Harbor needs: {done.stderr or done.stdout}")
         self._shell = (done.stdout or "").split("\n", 1)[0]
-        if self.options.entrypoint:
+        if self.options.entrypoint and not self._uses_compose:
             await self._start_entrypoint()
         await self._upload_environment_dir_after_start()
 
@@ -392,6 +441,24 @@ class SandboxGatewayEnvironment(BaseEnvironment):
             await _clients.give_back(gateway)
 
     # --------------------------------------------------------------------------------- commands
+
+    @override
+    async def service_exec(self, command: str, *, service: str | None = None,
+                           cwd: str | None = None, env: dict[str, str] | None = None,
+                           timeout_sec: int | None = None,
+                           user: str | int | None = None) -> ExecResult:
+        if self.is_main_service(service):
+            return await self.exec(command, cwd, env, timeout_sec, user)
+        # A sidecar has nothing of main's: folder, user, environment; and hardly bash.
+        return await self._execute(["sh", "-c", command], cwd=cwd, env=env, user=user,
+                                   timeout_sec=timeout_sec, container=self._sidecar(service))
+
+    def _sidecar(self, service: str | None) -> str:
+        assert service is not None
+        if not self._uses_compose:
+            raise ServiceOperationsUnsupportedError(
+                f"the task has no {COMPOSE_FILE_NAME}, so there is no service {service!r}")
+        return service
 
     @override
     async def exec(self, command: str, cwd: str | None = None, env: dict[str, str] | None = None,
@@ -508,6 +575,115 @@ class SandboxGatewayEnvironment(BaseEnvironment):
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
         async with self._inside() as sandbox:
             await sandbox.update(network=_network(network_policy))
+
+
+class _Project:
+    """Compose files in the order in which later ones win. The gateway reads them; of them is read
+    here what it cannot have: folders to build, and which variables of this machine they name."""
+
+    def __init__(self, variables: dict[str, str]):
+        self.variables = variables
+        self._texts: list[str] = []
+        self._services: dict[str, dict[str, Any]] = {}
+
+    def add(self, folder: Path, text: str) -> None:
+        self._texts.append(text)
+        try:
+            services = (yaml.safe_load(text) or {}).get("services") or {}
+            for name, service in services.items():
+                self._take(folder, self._services.setdefault(name, {}), service or {})
+        except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
+            raise _refused(f"{COMPOSE_FILE_NAME}: {error}") from error
+
+    def add_ours(self, folder: Path, main: dict[str, Any]) -> None:
+        """A file with that of the service main; its values are meant as they are."""
+        text = json.dumps({"services": {MAIN_SERVICE_NAME: main}})
+        self.add(folder, text.replace("$", "$$"))
+
+    def _take(self, folder: Path, known: dict[str, Any], service: dict[str, Any]) -> None:
+        known |= {key: service[key] for key in ("cpus", "mem_limit", "deploy", "profiles")
+                  if key in service}
+        build = service.get("build")
+        if build is None:
+            return
+        build = {"context": build} if isinstance(build, str) else dict(build)
+        arguments = build.pop("args", None) or {}
+        if isinstance(arguments, list):
+            arguments = dict(line.partition("=")[::2] if "=" in line else (line, None)
+                             for line in arguments)
+        made = known.setdefault("build", {"folder": folder, "args": {}})
+        made["args"] |= arguments
+        made |= build | ({"folder": folder} if "context" in build else {})
+
+    def builds(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """What has to be built for which service, main first."""
+        order = sorted(self._services, key=lambda name: name != MAIN_SERVICE_NAME)
+        for name in order:
+            service = self._services[name]
+            if "build" not in service or service.get("profiles"):
+                continue
+            build = service["build"]
+            context = self._text(build.get("context") or ".")
+            if "dockerfile_inline" in build or re.match(r"[\w+]+://|git@", context):
+                raise _refused(f"services.{name}.build: a folder with a Dockerfile is needed")
+            yield name, {
+                "context": build["folder"] / context,
+                "dockerfile": self._text(build.get("dockerfile") or "") or None,
+                "target": self._text(build.get("target") or "") or None,
+                "args": {key: self._text(str(value)) for key, value in
+                         ((key, self.variables.get(key) if value is None else value)
+                          for key, value in build["args"].items()) if value is not None}}
+
+    def sidecars(self, options: SandboxGatewayOptions) -> tuple[float, int]:
+        """cpus and memory_mb of all services but main."""
+        cpus, memory_mb = 0.0, 0
+        for name, service in self._services.items():
+            if name == MAIN_SERVICE_NAME or service.get("profiles"):
+                continue
+            limits = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
+            wanted = service.get("cpus", limits.get("cpus"))
+            cpus += options.sidecar_cpus if wanted is None else float(self._text(str(wanted)))
+            size = service.get("mem_limit", limits.get("memory"))
+            memory_mb += options.sidecar_memory_mb if size is None else _megabytes(
+                self._text(str(size)))
+        return cpus, memory_mb
+
+    def request(self, builds: dict[str, str]) -> dict[str, Any]:
+        named = set(re.findall(r"\$\{?(\w+)", "\n".join(self._texts)))
+        return {"files": self._texts, "builds": builds, "main": MAIN_SERVICE_NAME,
+                "env": {name: self.variables[name] for name in sorted(named)
+                        if name in self.variables}}
+
+    def _text(self, value: str) -> str:
+        """With its variables put in, as the gateway does with the rest of the file."""
+        def put(found: re.Match[str]) -> str:
+            sign, plain, name, operator, other = found.groups()
+            if sign:
+                return "$"
+            now = self.variables.get(plain or name)
+            is_set = bool(now) if (operator or "").startswith(":") else now is not None
+            match (operator or "")[-1:]:
+                case "-":
+                    return now or "" if is_set else self._text(other)
+                case "+":
+                    return self._text(other) if is_set else ""
+                case "?" if not is_set:
+                    raise _refused(f"{COMPOSE_FILE_NAME}: {name}: {other or 'is not set'}")
+            return now or ""
+
+        return _VARIABLE.sub(put, value)
+
+
+# $$, $NAME, ${NAME}, ${NAME:-other} and the like; `other` may hold variables itself.
+_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?:(:?[-+?])((?:[^{}]|\{[^{}]*\})*))?\})")
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def _megabytes(size: str) -> int:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", size.strip().lower())
+    if found is None:
+        raise _refused(f"{COMPOSE_FILE_NAME}: {size!r} is no size")
+    return math.ceil(float(found[1]) * _UNITS[found[2]] / (1 << 20))
 
 
 class _Output:
