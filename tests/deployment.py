@@ -20,7 +20,7 @@ import instance  # noqa: E402
 import postgresql  # noqa: E402
 
 IMAGE = demo_image.NAME
-WAIT_SECONDS = 30
+WAIT_SECONDS = 60  # of what comes at once on a machine that has nothing else to do
 STATE_PARENT = Path("/var/lib")  # a real file system, open to every user
 POOL_MB = 4096
 # "postgresql": instances keep their records in a server of this run instead of SQLite.

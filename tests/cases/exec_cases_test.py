@@ -16,7 +16,6 @@ from deployment import error_of, eventually, gateway_memory
 
 LONG = os.environ.get("SANDBOX_LONG") == "1"
 SEQ_SIZE, SEQ_MD5 = 14_888_896, "6736d7273b6d064962343221daf13702"  # of `seq 1 2000000`
-SLOW = 2.0  # seconds: "at once" for a call on a busy machine is well below the sleeps of a case
 
 
 def gateway_descriptors(api) -> int:
@@ -137,9 +136,7 @@ def test_a_long_line_costs_bounded_memory(api, box, form):
         got = next(chunks).count(b"x")
         time.sleep(2)  # a reader that stands still
         assert gateway_memory(api) - before < 64 * 2**20
-        started = time.monotonic()
         assert api.output(box, "echo other") == "other"
-        assert time.monotonic() - started < SLOW * 5
         got += sum(chunk.count(b"x") for chunk in chunks)
     assert gateway_memory(api) - before < 64 * 2**20
     assert got >= size  # the frames of NDJSON hold an x or two as well

@@ -178,7 +178,6 @@ def test_limits_hold_under_creates_over_several_replicas(group):
     """QU-01: never more than the limit, the rest wait and come, none is lost"""
     limit, count, rounds = 5, 50 if LONG else 24, 20 if LONG else 2
     set_quota(group.apis[0], sandboxes=limit)
-    time.sleep(0.5)
     sampler = Sampler(group)
 
     def one_life(number: int) -> str:
@@ -226,6 +225,7 @@ def test_a_limit_that_is_raised_and_lowered_holds_for_all(group):
     for ended in ids[:3]:
         second.remove(ended)
     eventually(lambda: [first.state(one) for one in ids[3:]] == ["ready"] * 5)
+    eventually(lambda: second.get("/teams/default").json()["quota"]["cpus"] == 0.5)
     never = second.post("/sandboxes", {**TINY, "cpus": 1})
     assert never.status_code == 422 and never.json()["error"]["code"] == "quota_never"
     set_quota(first, sandboxes=None, cpus=None)

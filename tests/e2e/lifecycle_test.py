@@ -3,7 +3,6 @@
 import datetime
 import os
 import signal
-import time
 
 from deployment import IMAGE, agent_pid, error_of, eventually
 
@@ -41,17 +40,15 @@ def test_requests_renew_the_lease(api):
 
 
 def test_long_command_is_activity(api):
-    made = api.create(lease_sec=2)["id"]
-    assert api.run(made, "sleep", "4")["exit_code"] == 0
+    made = api.create(lease_sec=4)["id"]
+    assert api.run(made, "sleep", "6")["exit_code"] == 0
     assert api.state(made) == "ready"
     api.remove(made)
 
 
 def test_maximum_lifetime_ends_a_running_command(api):
     made = api.create(max_lifetime_sec=3)["id"]
-    started = time.monotonic()
-    api.post(f"/sandboxes/{made}/run", {"argv": ["sleep", "60"]})
-    assert time.monotonic() - started < 30
+    api.post(f"/sandboxes/{made}/run", {"argv": ["sleep", "6000"]})  # longer than we wait
     eventually(lambda: api.state(made) == "absent")
     assert archived(api, made)["reason"] == "max_lifetime"
 

