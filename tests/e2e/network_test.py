@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from deployment import eventually
+import world
+from world import ip
 
 OUTSIDE_NAME = "sgtest-outside"  # a network namespace that plays the world
 OUTSIDE_HOST, OUTSIDE_PEER = "198.51.100.1", "198.51.100.2"
@@ -14,36 +15,11 @@ PORT = 18099
 REFUSED = {"TIMEOUT", "ECONNREFUSED", "ENETUNREACH", "EHOSTUNREACH", "EPERM", "EACCES"}
 
 
-def ip(*argv: str, check: bool = True) -> None:
-    subprocess.run(["ip", *argv], check=check, capture_output=not check)
-
-
 @pytest.fixture(scope="module")
 def outside():
     """A host beyond ours, with a TCP server; reached by routing through this machine."""
-    ip("netns", "delete", OUTSIDE_NAME, check=False)
-    ip("netns", "add", OUTSIDE_NAME)
-    ip("link", "add", "tst-out", "type", "veth", "peer", "tst-in", "netns", OUTSIDE_NAME)
-    ip("addr", "add", f"{OUTSIDE_HOST}/24", "dev", "tst-out")
-    ip("link", "set", "tst-out", "up")
-    ip("-n", OUTSIDE_NAME, "addr", "add", f"{OUTSIDE_PEER}/24", "dev", "tst-in")
-    ip("-n", OUTSIDE_NAME, "link", "set", "tst-in", "up")
-    program = ("import socket,sys\ns=socket.create_server(('0.0.0.0',%d))\n"
-               "while True:\n c,a=s.accept(); c.sendall(a[0].encode()); c.close()\n" % PORT)
-    server = subprocess.Popen(["ip", "netns", "exec", OUTSIDE_NAME, sys.executable, "-c", program])
-    eventually(lambda: reachable(OUTSIDE_PEER), what="the server outside")
-    yield OUTSIDE_PEER
-    server.kill()
-    server.wait()
-    ip("netns", "delete", OUTSIDE_NAME)
-
-
-def reachable(host: str) -> bool:
-    try:
-        socket.create_connection((host, PORT), 1).close()
-        return True
-    except OSError:
-        return False
+    with world.running(OUTSIDE_NAME, "tst-out", OUTSIDE_HOST, [OUTSIDE_PEER], PORT):
+        yield OUTSIDE_PEER
 
 
 @pytest.fixture(scope="module")
