@@ -1705,6 +1705,12 @@ class _SandboxCalls:
         return response.content.decode("utf-8", "replace")
 
     @_operation
+    def stop_container(self, name: str) -> Plan[dict[str, Any]]:
+        """Ends what one container of several runs, for good; the others go on."""
+        target = _path(self.id, f"/containers/{quote(name, safe='')}/stop")
+        return (yield from _ask_json(_Request("POST", target, repeat=True)))
+
+    @_operation
     def audit_logs(self, *, event: str | None = None,
                    limit: int | None = None) -> Plan[_list[dict[str, Any]]]:
         """Who did what to it and in it, newest first; also when it is gone. `event` asks for one
@@ -1853,7 +1859,7 @@ class _SessionsCalls[N]:
 
 class _FileCalls:
     """The files of a sandbox. Relative paths start at its working directory; `user` is whose
-    rights count (default: the sandbox's user)."""
+    rights count (default: the sandbox's user), `container` whose files of one with several."""
 
     def __init__(self, gateway: Any, sandbox: str):
         self._gateway = gateway
@@ -1861,24 +1867,28 @@ class _FileCalls:
 
     @_operation
     def upload(self, source: Source, dest: str, *, mode: Mode | None = None,
-               owner: str | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
+               owner: str | None = None, user: str | None = None,
+               container: str | None = None) -> Plan[dict[str, Any]]:
         """Puts bytes, the file of that path, an open binary file or an iterable of bytes at
         `dest`; makes parents. Answers with path, size and sha256."""
-        target = _files(self._sandbox, dest, mode=_octal(mode), owner=owner, user=user)
+        target = _files(self._sandbox, dest, mode=_octal(mode), owner=owner,
+                        user=user, container=container)
         return (yield from _ask_json(_Request("PUT", target, source=source,
                                               repeat=_OpenSource.again(source))))
 
     @_operation
     def download(self, path: str, dest: str | os.PathLike[str] | BinaryIO | None = None, *,
-                 user: str | None = None) -> Plan[bytes | None]:
+                 user: str | None = None, container: str | None = None) -> Plan[bytes | None]:
         """The file's bytes, or None when they went to `dest` (a path, replaced as a whole, or an
         open binary file)."""
-        return (yield from _download(_files(self._sandbox, path, user=user), dest))
+        return (yield from _download(_files(self._sandbox, path,
+                                            user=user, container=container), dest))
 
     @_operation
     def upload_dir(self, source: str | os.PathLike[str], dest: str, *,
                    exclude: Sequence[str] = (), preserve_owner: bool = False,
-                   compress: bool | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
+                   compress: bool | None = None, user: str | None = None,
+                   container: str | None = None) -> Plan[dict[str, Any]]:
         """Puts what is in a folder of this machine into a folder of the sandbox, which is made if
         missing and keeps what else is in it. `exclude` has patterns of names or of paths within.
         Compressed on the way unless the gateway is on this machine. Answers with files and
@@ -1887,7 +1897,7 @@ class _FileCalls:
         if not folder.is_dir():
             raise NotADirectoryError(f"{folder} is not a folder")
         target = _files(self._sandbox, dest, tar="1", preserve_owner=_flag(preserve_owner),
-                        user=user)
+                        user=user, container=container)
         pieces, headers = _joined(_tar_of(folder, exclude)), {"Content-Type": "application/x-tar"}
         if self._gateway._compresses if compress is None else compress:
             headers["Content-Encoding"], packer = _packer()
@@ -1897,62 +1907,70 @@ class _FileCalls:
     @_operation
     def download_dir(self, path: str, dest: str | os.PathLike[str], *, skip_unsafe: bool = False,
                      bytes_max: int = DOWNLOAD_BYTES_MAX, compress: bool | None = None,
-                     user: str | None = None) -> Plan[None]:
+                     user: str | None = None, container: str | None = None) -> Plan[None]:
         """Puts what is in a folder of the sandbox into a folder of this machine, which is made if
         missing and keeps what else is in it. Names and links that would lead out of it raise
         UnsafeArchive, or are left out with `skip_unsafe`; so are devices and pipes. Nothing is
         setuid, and everything belongs to you."""
         yield from _download_folder(
-            _files(self._sandbox, path, tar="1", user=user), Path(dest),
+            _files(self._sandbox, path, tar="1", user=user, container=container), Path(dest),
             self._gateway._compresses if compress is None else compress, skip_unsafe, bytes_max)
 
     @_operation
     def list(self, path: str = ".", *, depth: int | None = None,
-             user: str | None = None) -> Plan[_list[FileEntry]]:
+             user: str | None = None, container: str | None = None) -> Plan[_list[FileEntry]]:
         """What is in a folder, with `depth` also in those beneath."""
-        answer = yield from _get(_files(self._sandbox, path, list="1", depth=depth, user=user))
+        answer = yield from _get(_files(self._sandbox, path, list="1", depth=depth,
+                                        user=user, container=container))
         return [_read_into(FileEntry, item) for item in answer["items"]]
 
     @_operation
-    def stat(self, path: str, *, user: str | None = None) -> Plan[FileEntry]:
+    def stat(self, path: str, *, user: str | None = None,
+             container: str | None = None) -> Plan[FileEntry]:
         return _read_into(FileEntry,
-                          (yield from _get(_files(self._sandbox, path, stat="1", user=user))))
+                          (yield from _get(_files(self._sandbox, path, stat="1",
+                                                  user=user, container=container))))
 
     @_operation
     def mkdir(self, path: str, *, mode: Mode | None = None, owner: str | None = None,
-              user: str | None = None) -> Plan[FileEntry]:
+              user: str | None = None, container: str | None = None) -> Plan[FileEntry]:
         """Makes a folder and its parents; one that is there is fine."""
         return (yield from _change(True, _files(
-            self._sandbox, path, "/mkdir", mode=_octal(mode), owner=owner, user=user)))
+            self._sandbox, path, "/mkdir", mode=_octal(mode), owner=owner,
+            user=user, container=container)))
 
     @_operation
     def move(self, source: str, dest: str, *, overwrite: bool = False,
-             user: str | None = None) -> Plan[FileEntry]:
+             user: str | None = None, container: str | None = None) -> Plan[FileEntry]:
         """Renames to exactly `dest`, whose missing parents are made."""
         return (yield from _change(False, _files(
-            self._sandbox, source, "/move", to=dest, overwrite=_flag(overwrite), user=user)))
+            self._sandbox, source, "/move", to=dest, overwrite=_flag(overwrite),
+            user=user, container=container)))
 
     @_operation
     def remove(self, path: str, *, recursive: bool = False,
-               user: str | None = None) -> Plan[None]:
+               user: str | None = None, container: str | None = None) -> Plan[None]:
         """Removes a file or a link, or with `recursive` a folder with all that is in it."""
-        yield from _ask(_Request("DELETE", _files(self._sandbox, path, user=user,
+        yield from _ask(_Request("DELETE", _files(self._sandbox, path,
+                                                  user=user, container=container,
                                                   recursive=_flag(recursive))))
 
     @_operation
     def chmod(self, path: str, mode: Mode | None = None, *, owner: str | None = None,
-              recursive: bool = False, user: str | None = None) -> Plan[FileEntry]:
+              recursive: bool = False, user: str | None = None,
+              container: str | None = None) -> Plan[FileEntry]:
         """Changes mode, owner, or both."""
         return (yield from _change(True, _files(
-            self._sandbox, path, "/chmod", mode=_octal(mode), owner=owner, user=user,
+            self._sandbox, path, "/chmod", mode=_octal(mode), owner=owner,
+            user=user, container=container,
             recursive=_flag(recursive))))
 
     @_flow
     def watch(self, path: str, *, recursive: bool = False,
-              user: str | None = None) -> Flow[FileChange]:
+              user: str | None = None, container: str | None = None) -> Flow[FileChange]:
         """Changes as they happen, until you stop reading or the folder is gone. The first says
         that the watch stands."""
-        stream = _follow(_files(self._sandbox, path, "/watch", user=user,
+        stream = _follow(_files(self._sandbox, path, "/watch", user=user, container=container,
                                 recursive=_flag(recursive)))
         ready = False
 
@@ -1971,14 +1989,16 @@ class _FileCalls:
 
     @_operation
     def read_text(self, path: str, *, encoding: str = "utf-8",
-                  user: str | None = None) -> Plan[str]:
-        data = yield from _download(_files(self._sandbox, path, user=user), None)
+                  user: str | None = None, container: str | None = None) -> Plan[str]:
+        data = yield from _download(_files(self._sandbox, path,
+                                           user=user, container=container), None)
         return (data or b"").decode(encoding)
 
     @_operation
     def write_text(self, path: str, text: str, *, encoding: str = "utf-8",
-                   mode: Mode | None = None, user: str | None = None) -> Plan[dict[str, Any]]:
-        target = _files(self._sandbox, path, mode=_octal(mode), user=user)
+                   mode: Mode | None = None, user: str | None = None,
+                   container: str | None = None) -> Plan[dict[str, Any]]:
+        target = _files(self._sandbox, path, mode=_octal(mode), user=user, container=container)
         return (yield from _ask_json(_Request("PUT", target, source=text.encode(encoding),
                                               repeat=True)))
 
@@ -2256,7 +2276,8 @@ class _GatewayCalls[S]:
         return (yield from _get("/me"))
 
     @_operation
-    def create(self, image: str | None = None, *, cpus: float, memory_mb: int,
+    def create(self, image: str | None = None, *, cpus: float | None = None,
+               memory_mb: int | None = None,
                storage_mb: int | None = None, compose: Mapping[str, Any] | None = None,
                labels: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
                wait: bool | float = True, user: str | None = None, workdir: str | None = None,
@@ -2267,7 +2288,7 @@ class _GatewayCalls[S]:
                idempotency_key: str | None = None) -> Plan[S]:
         """A new sandbox, ready unless `wait` is False; a number limits the wait in seconds. As a
         context manager it is deleted at the end. Of an image, or of compose files: `compose` is
-        what the API takes, {"files": [text], "env", "builds", "main"}."""
+        what the API takes, {"files": [text], "env", "env_files", "builds", "main"}."""
         body = _create_body(image, {
             "compose": compose,
             "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,
@@ -2276,6 +2297,14 @@ class _GatewayCalls[S]:
             "isolation": isolation, "no_new_privileges": no_new_privileges,
             "run_entrypoint": run_entrypoint})
         return self._sandbox((yield from _create(body, wait, idempotency_key)))
+
+    @_operation
+    def check_compose(self, files: Sequence[str], *, env: Mapping[str, str] | None = None,
+                      main: str | None = None) -> Plan[dict[str, Any]]:
+        """What a create of these compose files has to be given beside them: `builds` and
+        `env_files`; and the names of their `services`, main first."""
+        body = _without_none({"files": [*files], "env": env and dict(env), "main": main})
+        return (yield from _ask_json(_Request("POST", "/compose/check", json=body, repeat=True)))
 
     @_operation
     def get(self, id: str) -> Plan[S]:

@@ -25,11 +25,10 @@ import re
 import shlex
 import shutil
 import stat
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal, override
 
-import yaml
 from harbor.constants import MAIN_SERVICE_NAME
 from harbor.environments.base import (
     BaseEnvironment,
@@ -283,7 +282,9 @@ class SandboxGatewayEnvironment(BaseEnvironment):
             if self._uses_compose:
                 self._sandbox = await self._create_of_services(force_build)
             else:
-                self._sandbox = await self._create(image=await self._image(force_build))
+                self._sandbox = await self._create(
+                    image=await self._image(force_build), cpus=self._cpus(),
+                    memory_mb=self._memory_mb())
             self._renewal = asyncio.create_task(self._renew_lease(self._sandbox))
             await self._prepare()
         except BaseException as error:
@@ -306,6 +307,8 @@ class SandboxGatewayEnvironment(BaseEnvironment):
 
     async def _build(self, context: Path, **how: Any) -> Build:
         assert self._gateway is not None
+        if not context.is_dir():
+            raise _refused(f"{COMPOSE_FILE_NAME}: there is no folder {context}")
         builds = self._gateway.builds
         build = await builds.start(context, team=self.options.team, **how)
         if build.state == "succeeded":
@@ -318,20 +321,16 @@ class SandboxGatewayEnvironment(BaseEnvironment):
                 log = (await builds.logs(build.id))[-_LOG_TAIL_CHARACTERS:]
             raise SandboxBuildFailedError(f"{error.message}\n{log}") from error
 
-    async def _create(self, image: str | None = None, compose: Mapping[str, Any] | None = None,
-                      sidecar_cpus: float = 0, sidecar_memory_mb: int = 0) -> AsyncSandbox:
+    async def _create(self, **what: Any) -> AsyncSandbox:
         assert self._gateway is not None
         options = self.options
         # The client's own Idempotency-Key: an answer that is lost makes no second sandbox, and
         # one that is not waited for any more is deleted.
         return await self._gateway.create(
-            image, compose=compose, cpus=round(self._cpus() + sidecar_cpus, 3),
-            memory_mb=self._memory_mb() + sidecar_memory_mb,
             storage_mb=self._effective_storage_mb or options.default_storage_mb,
-            labels=self._labels(), env=None if compose else self._startup_env(),
-            network=_network(self._network_policy),
+            labels=self._labels(), env=self._startup_env(), network=_network(self._network_policy),
             team=options.team, isolation=options.isolation, pull=options.pull,
-            lease_sec=options.lease_sec, max_lifetime_sec=options.max_lifetime_sec)
+            lease_sec=options.lease_sec, max_lifetime_sec=options.max_lifetime_sec, **what)
 
     def _cpus(self) -> float:
         """In the gateway's steps, never less than asked for."""
@@ -341,36 +340,62 @@ class SandboxGatewayEnvironment(BaseEnvironment):
         return self._effective_memory_mb or self.options.default_memory_mb
 
     async def _create_of_services(self, force_build: bool) -> AsyncSandbox:
-        """One sandbox of the services that the task's compose files and Harbor's own name."""
-        project = self._project(force_build)
+        """One sandbox with a container for each service. The gateway reads the files and says what
+        it needs beside them; its cpus and memory are those of all services together."""
+        assert self._gateway is not None
+        files = self._compose_files(force_build)
+        variables = self._variables(files, force_build)
+        needs = await self._gateway.check_compose(files, env=variables, main=MAIN_SERVICE_NAME)
         builds = {}
-        for name, build in project.builds():
-            builds[name] = (made := await self._build(**build)).id
-            if name == MAIN_SERVICE_NAME:
-                project.variables["MAIN_IMAGE_NAME"] = made.image
-        cpus, memory_mb = project.sidecars(self.options)
-        return await self._create(compose=project.request(builds), sidecar_cpus=cpus,
-                                  sidecar_memory_mb=memory_mb)
+        for need in needs["builds"]:
+            build = await self._build(
+                self._of_task(need["context"]), dockerfile=need["dockerfile"] or None,
+                target=need["target"] or None, args=need["args"])
+            builds[need["service"]] = build.id
+            if need["service"] == MAIN_SERVICE_NAME:
+                variables["MAIN_IMAGE_NAME"] = build.image
+        paths = {need["path"]: self._of_task(need["path"]) for need in needs["env_files"]}
+        return await self._create(compose={
+            "files": [self._limits(needs["services"]), *files], "env": variables,
+            "env_files": {name: path.read_text() for name, path in paths.items() if path.exists()},
+            "builds": builds, "main": MAIN_SERVICE_NAME})
 
-    def _project(self, force_build: bool) -> _Project:
-        """Later files win, in Harbor's order: resources, what main is made of, the task's, those
-        of the command line, the environment."""
-        cpus, memory_mb = self._cpus(), self._memory_mb()
-        prebuilt = self._prebuilt_image(force_build)
-        project = _Project({**os.environ, **self._startup_env(), "CONTEXT_DIR":
-                            str(self.environment_dir), "CPUS": str(cpus), "MEMORY": f"{memory_mb}M",
-                            **({"PREBUILT_IMAGE_NAME": prebuilt} if prebuilt else {})})
-        main: dict[str, Any] = {"cpus": cpus, "mem_limit": f"{memory_mb}m", "command": _KEEP_ALIVE}
-        if prebuilt:
-            main["image"] = prebuilt
+    def _of_task(self, path: str) -> Path:
+        """What a compose file names, which is nobody's to read elsewhere on this machine."""
+        found = (self.environment_dir / path).resolve()
+        if not found.is_relative_to(self.environment_dir.resolve().parent):
+            raise _refused(f"{COMPOSE_FILE_NAME}: {path!r} is not in the task's folder")
+        return found
+
+    def _compose_files(self, force_build: bool) -> list[str]:
+        """Later ones win, in Harbor's order: what main is made of, the task's, those of the
+        command line."""
+        main: dict[str, Any] = {"command": _KEEP_ALIVE}
+        if self._prebuilt_image(force_build):
+            main["image"] = "${PREBUILT_IMAGE_NAME}"
         elif (self.environment_dir / DOCKERFILE_NAME).exists():
             main["build"] = {"context": "."}
-        project.add_ours(self.environment_dir, main)
-        for path in (self.environment_dir / COMPOSE_FILE_NAME, *self.extra_docker_compose_paths):
-            if path.exists():
-                project.add(path.parent, path.read_text())
-        project.add_ours(self.environment_dir, {"environment": self._startup_env()})
-        return project
+        paths = (self.environment_dir / COMPOSE_FILE_NAME, *self.extra_docker_compose_paths)
+        return [json.dumps({"services": {MAIN_SERVICE_NAME: main}}),
+                *(path.read_text() for path in paths if path.exists())]
+
+    def _variables(self, files: list[str], force_build: bool) -> dict[str, str]:
+        """Those that the files name, and no more of this machine's."""
+        known = {**os.environ, **self._startup_env(), "MAIN_IMAGE_NAME": MAIN_SERVICE_NAME,
+                 "CONTEXT_DIR": str(self.environment_dir), "CPUS": str(self._cpus()),
+                 "MEMORY": f"{self._memory_mb()}M"}
+        if prebuilt := self._prebuilt_image(force_build):
+            known["PREBUILT_IMAGE_NAME"] = prebuilt
+        named = set(re.findall(r"\$\{?(\w+)", "\n".join(files)))
+        return {name: known[name] for name in sorted(named & known.keys())}
+
+    def _limits(self, services: list[str]) -> str:
+        """The file beneath all others: what a service may use that says nothing itself."""
+        options = self.options
+        limits = {name: {"cpus": options.sidecar_cpus,
+                         "mem_limit": f"{options.sidecar_memory_mb}m"} for name in services}
+        limits[MAIN_SERVICE_NAME] = {"cpus": self._cpus(), "mem_limit": f"{self._memory_mb()}m"}
+        return json.dumps({"services": limits})
 
     def _labels(self) -> dict[str, str]:
         labels = {"harbor.managed": "true", "harbor.environment_name": self.environment_name,
@@ -399,7 +424,8 @@ class SandboxGatewayEnvironment(BaseEnvironment):
             commands.append(f"mkdir -p {shlex.quote(workdir)}")
         if targets := self._mount_targets(writable_only=True):
             commands.append(self._ensure_dirs_command(targets))
-        done = await self._execute(["sh", "-c", " && ".join(commands)], cwd="/", user=_ROOT)
+        done = await self._execute(["sh", "-c", " && ".join(commands)], cwd="/", user=_ROOT,
+                                   timeout_sec=_SHORT_COMMAND_SEC)
         if done.return_code != 0:
             raise RuntimeError(f"the image lacks what Harbor needs: {done.stderr or done.stdout}")
         self._shell = (done.stdout or "").split("\n", 1)[0]
@@ -447,18 +473,26 @@ class SandboxGatewayEnvironment(BaseEnvironment):
                            cwd: str | None = None, env: dict[str, str] | None = None,
                            timeout_sec: int | None = None,
                            user: str | int | None = None) -> ExecResult:
-        if self.is_main_service(service):
+        container = self._container(service)
+        if container is None:
             return await self.exec(command, cwd, env, timeout_sec, user)
         # A sidecar has nothing of main's: folder, user, environment; and hardly bash.
         return await self._execute(["sh", "-c", command], cwd=cwd, env=env, user=user,
-                                   timeout_sec=timeout_sec, container=self._sidecar(service))
+                                   timeout_sec=timeout_sec, container=container)
 
-    def _sidecar(self, service: str | None) -> str:
-        assert service is not None
+    def _container(self, service: str | None) -> str | None:
+        """Of a sidecar; None for main, where everything goes that names none."""
+        if self.is_main_service(service):
+            return None
         if not self._uses_compose:
             raise ServiceOperationsUnsupportedError(
                 f"the task has no {COMPOSE_FILE_NAME}, so there is no service {service!r}")
         return service
+
+    @override
+    async def stop_service(self, service: str) -> None:
+        async with self._inside() as sandbox:
+            await sandbox.stop_container(service)
 
     @override
     async def exec(self, command: str, cwd: str | None = None, env: dict[str, str] | None = None,
@@ -529,10 +563,12 @@ class SandboxGatewayEnvironment(BaseEnvironment):
         if program is None:
             raise NotImplementedError("attaching needs the command line program `sandbox`")
         assert self._gateway is not None
+        variables = {**os.environ, "SANDBOX_GATEWAY_URL": self._gateway.url}
+        if self.options.ca_file:
+            variables["SANDBOX_GATEWAY_CA_FILE"] = self.options.ca_file
         async with self._inside() as sandbox:
-            shell = await asyncio.create_subprocess_exec(
-                program, "shell", sandbox.id,
-                env={**os.environ, "SANDBOX_GATEWAY_URL": self._gateway.url})
+            shell = await asyncio.create_subprocess_exec(program, "shell", sandbox.id,
+                                                         env=variables)
             await shell.wait()
 
     # ------------------------------------------------------------------------------------- files
@@ -559,15 +595,34 @@ class SandboxGatewayEnvironment(BaseEnvironment):
 
     @override
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
+        await self._download_file(source_path, target_path, None)
+
+    async def _download_file(self, source_path: str, target_path: Path | str,
+                             container: str | None) -> None:
         async with self._inside() as sandbox:
             target = Path(target_path)
             target.parent.mkdir(parents=True, exist_ok=True)
-            await sandbox.fs.download(source_path, target, user=_ROOT)
+            await sandbox.fs.download(source_path, target, user=_ROOT, container=container)
 
     @override
     async def download_dir(self, source_dir: str, target_dir: Path | str) -> None:
+        await self._download_dir(source_dir, target_dir, None)
+
+    async def _download_dir(self, source_dir: str, target_dir: Path | str,
+                            container: str | None) -> None:
         async with self._inside() as sandbox:
-            await sandbox.fs.download_dir(source_dir, target_dir, user=_ROOT, skip_unsafe=True)
+            await sandbox.fs.download_dir(source_dir, target_dir, user=_ROOT, skip_unsafe=True,
+                                          container=container)
+
+    @override
+    async def service_download_file(self, source_path: str, target_path: Path | str, *,
+                                    service: str | None = None) -> None:
+        await self._download_file(source_path, target_path, self._container(service))
+
+    @override
+    async def service_download_dir(self, source_dir: str, target_dir: Path | str, *,
+                                   service: str | None = None) -> None:
+        await self._download_dir(source_dir, target_dir, self._container(service))
 
     # ----------------------------------------------------------------------------------- network
 
@@ -575,115 +630,6 @@ class SandboxGatewayEnvironment(BaseEnvironment):
     async def _apply_network_policy(self, network_policy: NetworkPolicy) -> None:
         async with self._inside() as sandbox:
             await sandbox.update(network=_network(network_policy))
-
-
-class _Project:
-    """Compose files in the order in which later ones win. The gateway reads them; of them is read
-    here what it cannot have: folders to build, and which variables of this machine they name."""
-
-    def __init__(self, variables: dict[str, str]):
-        self.variables = variables
-        self._texts: list[str] = []
-        self._services: dict[str, dict[str, Any]] = {}
-
-    def add(self, folder: Path, text: str) -> None:
-        self._texts.append(text)
-        try:
-            services = (yaml.safe_load(text) or {}).get("services") or {}
-            for name, service in services.items():
-                self._take(folder, self._services.setdefault(name, {}), service or {})
-        except (AttributeError, TypeError, ValueError, yaml.YAMLError) as error:
-            raise _refused(f"{COMPOSE_FILE_NAME}: {error}") from error
-
-    def add_ours(self, folder: Path, main: dict[str, Any]) -> None:
-        """A file with that of the service main; its values are meant as they are."""
-        text = json.dumps({"services": {MAIN_SERVICE_NAME: main}})
-        self.add(folder, text.replace("$", "$$"))
-
-    def _take(self, folder: Path, known: dict[str, Any], service: dict[str, Any]) -> None:
-        known |= {key: service[key] for key in ("cpus", "mem_limit", "deploy", "profiles")
-                  if key in service}
-        build = service.get("build")
-        if build is None:
-            return
-        build = {"context": build} if isinstance(build, str) else dict(build)
-        arguments = build.pop("args", None) or {}
-        if isinstance(arguments, list):
-            arguments = dict(line.partition("=")[::2] if "=" in line else (line, None)
-                             for line in arguments)
-        made = known.setdefault("build", {"folder": folder, "args": {}})
-        made["args"] |= arguments
-        made |= build | ({"folder": folder} if "context" in build else {})
-
-    def builds(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """What has to be built for which service, main first."""
-        order = sorted(self._services, key=lambda name: name != MAIN_SERVICE_NAME)
-        for name in order:
-            service = self._services[name]
-            if "build" not in service or service.get("profiles"):
-                continue
-            build = service["build"]
-            context = self._text(build.get("context") or ".")
-            if "dockerfile_inline" in build or re.match(r"[\w+]+://|git@", context):
-                raise _refused(f"services.{name}.build: a folder with a Dockerfile is needed")
-            yield name, {
-                "context": build["folder"] / context,
-                "dockerfile": self._text(build.get("dockerfile") or "") or None,
-                "target": self._text(build.get("target") or "") or None,
-                "args": {key: self._text(str(value)) for key, value in
-                         ((key, self.variables.get(key) if value is None else value)
-                          for key, value in build["args"].items()) if value is not None}}
-
-    def sidecars(self, options: SandboxGatewayOptions) -> tuple[float, int]:
-        """cpus and memory_mb of all services but main."""
-        cpus, memory_mb = 0.0, 0
-        for name, service in self._services.items():
-            if name == MAIN_SERVICE_NAME or service.get("profiles"):
-                continue
-            limits = ((service.get("deploy") or {}).get("resources") or {}).get("limits") or {}
-            wanted = service.get("cpus", limits.get("cpus"))
-            cpus += options.sidecar_cpus if wanted is None else float(self._text(str(wanted)))
-            size = service.get("mem_limit", limits.get("memory"))
-            memory_mb += options.sidecar_memory_mb if size is None else _megabytes(
-                self._text(str(size)))
-        return cpus, memory_mb
-
-    def request(self, builds: dict[str, str]) -> dict[str, Any]:
-        named = set(re.findall(r"\$\{?(\w+)", "\n".join(self._texts)))
-        return {"files": self._texts, "builds": builds, "main": MAIN_SERVICE_NAME,
-                "env": {name: self.variables[name] for name in sorted(named)
-                        if name in self.variables}}
-
-    def _text(self, value: str) -> str:
-        """With its variables put in, as the gateway does with the rest of the file."""
-        def put(found: re.Match[str]) -> str:
-            sign, plain, name, operator, other = found.groups()
-            if sign:
-                return "$"
-            now = self.variables.get(plain or name)
-            is_set = bool(now) if (operator or "").startswith(":") else now is not None
-            match (operator or "")[-1:]:
-                case "-":
-                    return now or "" if is_set else self._text(other)
-                case "+":
-                    return self._text(other) if is_set else ""
-                case "?" if not is_set:
-                    raise _refused(f"{COMPOSE_FILE_NAME}: {name}: {other or 'is not set'}")
-            return now or ""
-
-        return _VARIABLE.sub(put, value)
-
-
-# $$, $NAME, ${NAME}, ${NAME:-other} and the like; `other` may hold variables itself.
-_VARIABLE = re.compile(r"\$(?:(\$)|(\w+)|\{(\w+)(?:(:?[-+?])((?:[^{}]|\{[^{}]*\})*))?\})")
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def _megabytes(size: str) -> int:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", size.strip().lower())
-    if found is None:
-        raise _refused(f"{COMPOSE_FILE_NAME}: {size!r} is no size")
-    return math.ceil(float(found[1]) * _UNITS[found[2]] / (1 << 20))
 
 
 class _Output:
@@ -733,11 +679,11 @@ def _user(user: str | int | None) -> str | None:
 
 def _network(policy: NetworkPolicy) -> dict[str, Any]:
     match policy.network_mode:
-        case NetworkMode.NO_NETWORK:
-            return {"mode": "none"}
-        case NetworkMode.ALLOWLIST:
+        case NetworkMode.PUBLIC:
+            return {"mode": "open"}
+        case NetworkMode.ALLOWLIST if policy.allowed_hosts:
             return {"mode": "allow", "allow": list(policy.allowed_hosts)}
-    return {"mode": "open"}
+    return {"mode": "none"}
 
 
 def _refused(message: str) -> Exception:
