@@ -1,2 +1,0 @@
-#!/bin/bash
-printf '%s|' "$FROM_FILE" "$ONLY_MAIN" > /answer
