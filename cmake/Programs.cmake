@@ -8,6 +8,7 @@ endfunction()
 
 program(sandbox-node node.cc node config)
 program(sandbox-image image.cc image)
+program(sandbox-dns dns.cc dns)
 program(sandbox-gateway gateway.cc server service engine store config tls definition)
 if(TARGET sandbox-gateway)
   target_sources(sandbox-gateway PRIVATE ${CMAKE_SOURCE_DIR}/src/main/operator_files.cc

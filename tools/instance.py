@@ -24,7 +24,8 @@ from pathlib import Path
 import builder
 
 GATEWAY_UID = 64100  # numeric, unprivileged, outside every id range given to sandboxes
-PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-agent", "sandbox")
+PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-dns", "sandbox-agent",
+            "sandbox")
 START_SECONDS = 60  # the first start formats the storage pool
 STOP_SECONDS = 45  # longer than the gateway's own patience with what runs
 POLL_SECONDS = 0.02
@@ -231,6 +232,7 @@ class Instance:
                 "--gateway-group", str(GATEWAY_UID), "--shells", str(s.shells),
                 "--agent", str(self.bin / "sandbox-agent"),
                 "--image-helper", str(self.bin / "sandbox-image"),
+                "--dns-helper", str(self.bin / "sandbox-dns"),
                 "--name-prefix", s.name_prefix, "--subnet", s.subnet, "--id-base", str(s.id_base)]
         if s.storage_pool_mb:
             argv += ["--storage-pool-mb", str(s.storage_pool_mb)]

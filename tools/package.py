@@ -20,7 +20,7 @@ SHARE = f"usr/share/{NAME}"
 PROGRAMS = {
     "usr/sbin": ("sandbox-gateway", "sandbox-node"),
     "usr/bin": ("sandbox",),
-    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image"),
+    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image", "sandbox-dns"),
 }
 CONFIGURATIONS = {"sandbox-gateway": "gateway.conf", "sandbox-node": "node.conf"}
 COMPLETIONS = {

@@ -99,6 +99,8 @@ type Plan[T] = Generator[_Step, Any, T]
 type Flow[I] = Generator[_Step | _Emit[I], Any, None]
 type Source = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO | Iterable[bytes]
 type Command = str | Sequence[str]
+# A mode ("open", "none"), the hosts of an allow-list, or the API's own object.
+type Network = str | Sequence[str] | Mapping[str, Any]
 type Mode = int | str  # 0o644 or "0644"
 _list = list  # inside classes with a method of that name
 
@@ -1092,10 +1094,18 @@ def _create(body: dict[str, Any], wait: bool | float, key: str | None) -> Plan[d
         raise
 
 
+def _network_body(network: Network) -> dict[str, Any]:
+    if isinstance(network, str):
+        return {"mode": network}
+    if isinstance(network, Mapping):
+        return dict(network)
+    return {"mode": "allow", "allow": list(network)}
+
+
 def _create_body(image: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     body = _without_none({"image": image, **options})
-    if isinstance(body.get("network"), str):
-        body["network"] = {"mode": body["network"]}
+    if "network" in body:
+        body["network"] = _network_body(body["network"])
     for name in ("labels", "env"):
         if name in body:
             body[name] = dict(body[name])
@@ -1657,11 +1667,10 @@ class _SandboxCalls:
 
     @_operation
     def update(self, *, labels: Mapping[str, str] | None = None, lease_sec: int | None = None,
-               network: str | Mapping[str, Any] | None = None) -> Plan[Self]:
-        """Changes what can be changed while it lives."""
+               network: Network | None = None) -> Plan[Self]:
+        """Changes what can be changed while it lives; `network` as in `create`."""
         body = _without_none({"labels": labels and dict(labels), "lease_sec": lease_sec,
-                              "network": {"mode": network} if isinstance(network, str)
-                              else network})
+                              "network": None if network is None else _network_body(network)})
         self.data = yield from _ask_json(_Request("PATCH", _path(self.id), json=body))
         return self
 
@@ -2282,13 +2291,14 @@ class _GatewayCalls[S]:
                labels: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
                wait: bool | float = True, user: str | None = None, workdir: str | None = None,
                lease_sec: int | None = None, max_lifetime_sec: int | None = None,
-               network: str | Mapping[str, Any] | None = None, pull: str | None = None,
+               network: Network | None = None, pull: str | None = None,
                team: str | None = None, isolation: str | None = None,
                no_new_privileges: bool | None = None, run_entrypoint: bool | None = None,
                idempotency_key: str | None = None) -> Plan[S]:
         """A new sandbox, ready unless `wait` is False; a number limits the wait in seconds. As a
         context manager it is deleted at the end. Of an image, or of compose files: `compose` is
-        what the API takes, {"files": [text], "env", "env_files", "builds", "main"}."""
+        what the API takes, {"files": [text], "env", "env_files", "builds", "main"}. `network` is a
+        mode ("open", "none") or the list of addresses, ranges and names that it may connect to."""
         body = _create_body(image, {
             "compose": compose,
             "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,

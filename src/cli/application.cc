@@ -58,6 +58,7 @@ struct Dispatch {
   Result<int> operator()(const ShellOptions& options) const { return shell(context, options); }
   Result<int> operator()(const LogsOptions& options) const { return logs(context, options); }
   Result<int> operator()(const MetricsOptions& options) const { return metrics(context, options); }
+  Result<int> operator()(const NetworkOptions& options) const { return network(context, options); }
   Result<int> operator()(const ActivityOptions& options) const {
     return activity(context, options);
   }

@@ -245,6 +245,19 @@ TEST_F(Application, logs_go_on_after_a_lost_connection_where_they_were) {
   EXPECT_EQ(server.seen()[1].line, "GET /sandboxes/sbx-1/logs?offset=5&follow=true HTTP/1.1");
 }
 
+TEST_F(Application, a_network_is_shown_and_changed) {
+  const std::string sandbox = R"({"network":{"mode":"allow","allow":["a.b","10.0.0.0/8"]}})";
+  ScriptedServer server({{.body = sandbox}, {.body = sandbox}, {.body = sandbox}});
+  EXPECT_EQ(run(server, {"network", "sbx-1"}), 0) << error_;
+  EXPECT_EQ(out_, "allow: a.b, 10.0.0.0/8\n");
+  EXPECT_EQ(run(server, {"network", "sbx-1", "--allow", "a.b", "--allow", "*.c"}), 0) << error_;
+  EXPECT_EQ(run(server, {"network", "sbx-1", "none"}), 0) << error_;
+  EXPECT_EQ(server.seen()[0].line, "GET /sandboxes/sbx-1 HTTP/1.1");
+  EXPECT_EQ(server.seen()[1].line, "PATCH /sandboxes/sbx-1 HTTP/1.1");
+  EXPECT_EQ(server.seen()[1].body, R"({"network":{"mode":"allow","allow":["a.b","*.c"]}})");
+  EXPECT_EQ(server.seen()[2].body, R"({"network":{"mode":"none"}})");
+}
+
 TEST_F(Application, a_sandbox_tells_how_it_is_doing) {
   ScriptedServer server(
       {{.body = R"({"running_commands":2,"sessions":1,"lease_expires_at":"then"})"},

@@ -50,6 +50,7 @@ Result<int> completion(Context& context, const CompletionOptions& options);
 Result<int> shell(Context& context, const ShellOptions& options);
 Result<int> logs(Context& context, const LogsOptions& options);
 Result<int> metrics(Context& context, const MetricsOptions& options);
+Result<int> network(Context& context, const NetworkOptions& options);
 Result<int> activity(Context& context, const ActivityOptions& options);
 Result<int> audit(Context& context, const AuditOptions& options);
 Result<int> audit_export(Context& context, const AuditExportOptions& options);

@@ -9,7 +9,7 @@ namespace cli {
 
 const std::vector<std::string> kOutputs{"json", "yaml", "table"};
 const std::vector<std::string> kShells{"bash", "zsh", "fish"};
-const std::vector<std::string> kNetworks{"open", "none"};
+const std::vector<std::string> kNetworks{"open", "none", "allow"};
 const std::vector<std::string> kPulls{"missing", "always"};
 const std::vector<std::string> kStates{"queued", "starting", "ready", "failed", "deleting"};
 const std::vector<std::string> kStreams{"both", "stdout", "stderr"};

@@ -41,6 +41,7 @@ struct Storage {
   ShellOptions shell;
   LogsOptions logs;
   MetricsOptions metrics;
+  NetworkOptions network;
   ActivityOptions activity;
   AuditOptions audit;
   AuditExportOptions audit_export;

@@ -45,6 +45,12 @@ void add_environment(CLI::App& app, std::vector<std::string>& env,
   add_repeated(app, "--env-file", files, "File of K=V lines (repeatable)", "FILE");
 }
 
+void add_allow(CLI::App& app, std::vector<std::string>& to) {
+  add_repeated(app, "--allow", to,
+               "Only connections to that: NAME, *.NAME, IPv4 address or range (repeatable)",
+               "HOST");
+}
+
 void add_create_options(CLI::App& app, CreateOptions& to) {
   app.add_option("IMAGE", to.image, "OCI reference or name from the local store")->required();
   app.add_option("--cpus", to.cpus, "Cpus, in steps of 0.001 (default 1)")->option_text("N");
@@ -66,9 +72,10 @@ void add_create_options(CLI::App& app, CreateOptions& to) {
   add_parsed(app, "--max-lifetime", parse_seconds, to.max_lifetime_sec,
              "Deleted after that long in any case")
       ->option_text("TIME");
-  app.add_option("--network", to.network, "open or none (default: the team's)")
+  app.add_option("--network", to.network, "open, none or allow (default: the team's)")
       ->check(CLI::IsMember(kNetworks))
       ->option_text("MODE");
+  add_allow(app, to.allow);
   app.add_option("--pull", to.pull, "missing or always (default missing)")
       ->check(CLI::IsMember(kPulls))
       ->option_text("WHEN");

@@ -43,6 +43,8 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<s
 void add_id(CLI::App& app, std::string& to);
 void add_user(CLI::App& app, std::string& to);
 void add_environment(CLI::App& app, std::vector<std::string>& env, std::vector<std::string>& files);
+// Where a sandbox may connect to.
+void add_allow(CLI::App& app, std::vector<std::string>& to);
 void add_create_options(CLI::App& app, CreateOptions& to);
 // What a command sees: variables, user, folder.
 void add_command_place(CLI::App& app, CommandOptions& to);

@@ -20,6 +20,13 @@ void add_observing_commands(CLI::App& root, Storage& to) {
       ->option_text("NAME");
   auto* metrics = add_command(root, to, to.metrics, "metrics", "Show what a sandbox uses");
   add_id(*metrics, to.metrics.id);
+  auto* network =
+      add_command(root, to, to.network, "network", "Show or change where a sandbox may connect to");
+  add_id(*network, to.network.id);
+  network->add_option("MODE", to.network.mode, "open, none or allow; left out: show")
+      ->check(CLI::IsMember(kNetworks));
+  add_allow(*network, to.network.allow);
+  network->footer("A change replaces the whole list, and cuts what it does not allow any more.");
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct CreateOptions {
   std::vector<std::string> env;
   std::vector<std::string> env_files;
   std::string user, workdir, network, pull, team;
+  std::vector<std::string> allow;
   std::optional<int64_t> lease_sec, max_lifetime_sec;
   bool wait = true;
 };
@@ -84,6 +85,10 @@ struct ShellOptions {
 struct LogsOptions {
   std::string id, container;
   bool follow = false;
+};
+struct NetworkOptions {
+  std::string id, mode;
+  std::vector<std::string> allow;
 };
 struct MetricsOptions {
   std::string id;
@@ -294,13 +299,13 @@ using Invocation = std::variant<
     CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions, ImageListOptions,
     ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions, ImageGcOptions, BuildOptions,
     QuotaOptions, ReplicasOptions, VersionOptions, CompletionOptions, ShellOptions, LogsOptions,
-    MetricsOptions, ActivityOptions, AuditOptions, AuditExportOptions, AuditVerifyOptions,
-    AuditHeadOptions, SessionStartOptions, SessionListOptions, SessionGetOptions,
-    SessionLogsOptions, SessionAttachOptions, SessionWriteOptions, SessionKillOptions,
-    SessionResizeOptions, SessionRemoveOptions, FileListOptions, FileStatOptions, FileRemoveOptions,
-    FolderMakeOptions, FileMoveOptions, FileModeOptions, FileWatchOptions, TeamListOptions,
-    TeamGetOptions, TeamCreateOptions, TeamUpdateOptions, TeamDeleteOptions, TeamMembersOptions,
-    TokenListOptions, TokenCreateOptions, TokenRevokeOptions, TokenLimitsOptions, ApplyOptions,
-    MeOptions>;
+    MetricsOptions, NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions,
+    AuditVerifyOptions, AuditHeadOptions, SessionStartOptions, SessionListOptions,
+    SessionGetOptions, SessionLogsOptions, SessionAttachOptions, SessionWriteOptions,
+    SessionKillOptions, SessionResizeOptions, SessionRemoveOptions, FileListOptions,
+    FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions, FileModeOptions,
+    FileWatchOptions, TeamListOptions, TeamGetOptions, TeamCreateOptions, TeamUpdateOptions,
+    TeamDeleteOptions, TeamMembersOptions, TokenListOptions, TokenCreateOptions, TokenRevokeOptions,
+    TokenLimitsOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

@@ -33,6 +33,18 @@ std::string latest_news(Context& context, const std::string& id) {
 
 bool is_settled(std::string_view state) { return state != "queued" && state != "starting"; }
 
+Object network_value(const std::string& mode, const std::vector<std::string>& allow) {
+  Object network{{"mode", mode.empty() ? "allow" : mode}};
+  if (!allow.empty() || mode == "allow") {
+    wire::json::Array hosts;
+    for (const std::string& host : allow) {
+      hosts.emplace_back(host);
+    }
+    network["allow"] = std::move(hosts);
+  }
+  return network;
+}
+
 Result<Object> create_body(const CreateOptions& options) {
   Object body;
   body["image"] = options.image;
@@ -56,8 +68,8 @@ Result<Object> create_body(const CreateOptions& options) {
       body[name] = value;
     }
   }
-  if (!options.network.empty()) {
-    body["network"] = Object{{"mode", options.network}};
+  if (!options.network.empty() || !options.allow.empty()) {
+    body["network"] = network_value(options.network, options.allow);
   }
   if (options.lease_sec) {
     body["lease_sec"] = *options.lease_sec;

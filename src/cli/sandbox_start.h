@@ -12,6 +12,8 @@ Result<wire::json::Object> start_sandbox(Context& context, const CreateOptions& 
 Result<wire::json::Object> wait_until_ready(Context& context, const std::string& id);
 // The body of POST /sandboxes.
 Result<wire::json::Object> create_body(const CreateOptions& options);
+// The API's `network`; without a mode, hosts mean `allow`.
+wire::json::Object network_value(const std::string& mode, const std::vector<std::string>& allow);
 // Whether the state is one that waiting can end.
 bool is_settled(std::string_view state);
 

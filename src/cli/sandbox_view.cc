@@ -60,6 +60,20 @@ std::string sandbox_table(const Array& sandboxes, base::WallTime now) {
   return format_table({"ID", "STATE", "IMAGE", "CPUS", "MEMORY", "AGE", "LABELS"}, rows);
 }
 
+std::string network_text(const Object& sandbox) {
+  std::string text = nested(sandbox, "network", "mode");
+  const auto* network = sandbox.if_contains("network");
+  const auto* allow = network != nullptr && network->is_object()
+                          ? network->get_object().if_contains("allow")
+                          : nullptr;
+  std::string_view separator = ": ";
+  for (const auto& host : allow != nullptr && allow->is_array() ? allow->get_array() : Array{}) {
+    text += cat(separator, host.is_string() ? std::string_view(host.get_string()) : "?");
+    separator = ", ";
+  }
+  return text;
+}
+
 std::string sandbox_details(const Object& sandbox, base::WallTime now) {
   const auto time = [&](std::string_view name) {
     const std::string text = field_text(sandbox, name);
@@ -77,7 +91,7 @@ std::string sandbox_details(const Object& sandbox, base::WallTime now) {
                        {"Team", field_text(sandbox, "team")},
                        {"Owner", field_text(sandbox, "owner")},
                        {"Isolation", field_text(sandbox, "isolation")},
-                       {"Network", nested(sandbox, "network", "mode")},
+                       {"Network", network_text(sandbox)},
                        {"Node", field_text(sandbox, "node")},
                        {"Created", time("created_at")},
                        {"Ready", time("ready_at")},

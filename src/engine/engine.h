@@ -135,7 +135,7 @@ class Engine {
   virtual net::Task<Result<std::vector<Status>>> list() = 0;
   // Ends when the sandbox and all it had are gone. Unknown ids are fine.
   virtual net::Task<Result<void>> remove(std::string id) = 0;
-  virtual net::Task<Result<void>> set_network(std::string id, model::NetworkMode mode) = 0;
+  virtual net::Task<Result<void>> set_network(std::string id, model::NetworkPolicy policy) = 0;
   // Of one, or of all that are ready ("").
   virtual net::Task<Result<std::vector<Usage>>> usage(std::string id) = 0;
   // The next change, in order, of all sandboxes. One caller. An error (unavailable) means changes

@@ -142,7 +142,7 @@ Task<void> unknown_ids(Engine& engine) {
   EXPECT_EQ(found ? ErrorCode::internal : found.error().code, ErrorCode::not_found);
   const auto removed = co_await engine.remove("c-absent");
   EXPECT_TRUE(removed.has_value());
-  const auto network = co_await engine.set_network("c-absent", model::NetworkMode::none);
+  const auto network = co_await engine.set_network("c-absent", {.mode = model::NetworkMode::none});
   EXPECT_EQ(network ? ErrorCode::internal : network.error().code, ErrorCode::not_found);
   for (std::string id : {"c-absent", "../node", "", "a/b"}) {
     const auto connection = co_await engine.connect(id);
@@ -262,11 +262,15 @@ TEST_P(EngineContract, the_death_of_the_agent_is_told) {
 
 Task<void> set_networks(Engine& engine, std::string image) {
   auto spec = spec_of("c-net", image);
-  spec.network = model::NetworkMode::none;
+  spec.network.mode = model::NetworkMode::none;
   const auto status = co_await create_settled(engine, std::move(spec));
   CO_ASSERT_TRUE(status && status->state == State::ready, status);
-  const auto opened = co_await engine.set_network("c-net", model::NetworkMode::open);
+  const auto opened = co_await engine.set_network("c-net", {});
   CO_ASSERT_TRUE(opened.has_value(), opened);
+  model::NetworkPolicy some{.mode = model::NetworkMode::allow,
+                            .allow = {"192.0.2.0/24", "*.example.com"}};
+  const auto restricted = co_await engine.set_network("c-net", std::move(some));
+  CO_ASSERT_TRUE(restricted.has_value(), restricted);
   const auto removed = co_await engine.remove("c-net");
   CO_ASSERT_TRUE(removed.has_value(), removed);
 }

@@ -63,6 +63,8 @@ base::Result<node::NodeOptions> node_options(const config::Settings& settings) {
       .shells = static_cast<size_t>(settings.number("shells")),
       .agent = settings.text("agent"),
       .image_helper = settings.text("image-helper"),
+      .dns_helper = settings.text("dns-helper"),
+      .dns_servers = settings.text("dns-servers"),
       .builder_root = settings.text("builder-root"),
       .storage_pool_mb = settings.number("storage-pool-mb"),
       .storage_driver = settings.text("storage-driver"),

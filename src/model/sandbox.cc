@@ -21,10 +21,6 @@ constexpr auto kStates = std::to_array<Row<SandboxState>>({
     {SandboxState::deleting, "deleting"},
     {SandboxState::deleted, "deleted"},
 });
-constexpr auto kNetworkModes = std::to_array<Row<NetworkMode>>({
-    {NetworkMode::open, "open"},
-    {NetworkMode::none, "none"},
-});
 
 template <typename E, size_t N>
 std::string_view name_of(const std::array<Row<E>, N>& rows, E value) {
@@ -41,10 +37,6 @@ std::optional<E> value_of(const std::array<Row<E>, N>& rows, std::string_view na
 std::string_view to_string(SandboxState state) { return name_of(kStates, state); }
 std::optional<SandboxState> parse_sandbox_state(std::string_view text) {
   return value_of(kStates, text);
-}
-std::string_view to_string(NetworkMode mode) { return name_of(kNetworkModes, mode); }
-std::optional<NetworkMode> parse_network_mode(std::string_view text) {
-  return value_of(kNetworkModes, text);
 }
 
 }  // namespace model

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/secret.h"
+#include "model/network_policy.h"
 #include "model/service.h"
 
 namespace model {
@@ -19,10 +20,6 @@ using EnvironmentMap = std::map<std::string, std::string>;
 enum class SandboxState { queued, starting, ready, failed, deleting, deleted };
 std::string_view to_string(SandboxState state);
 std::optional<SandboxState> parse_sandbox_state(std::string_view text);
-
-enum class NetworkMode { open, none };
-std::string_view to_string(NetworkMode mode);
-std::optional<NetworkMode> parse_network_mode(std::string_view text);
 
 // Limits of one sandbox. millicpus: thousandths of a cpu. 1 MB = 1,048,576 bytes.
 struct Resources {
@@ -64,7 +61,7 @@ struct SandboxSpec {
   std::string id;
   std::vector<ContainerSpec> containers;
   Resources resources;  // of all containers together
-  NetworkMode network = NetworkMode::open;
+  NetworkPolicy network;
   bool no_new_privileges = false;
   bool always_pull = false;
   bool builder = false;  // an image builder: the engine has its image and the profile it needs

@@ -10,7 +10,7 @@
 #include <array>
 
 #include "base/sys.h"
-#include "jail/image_process.h"
+#include "jail/confined_process.h"
 #include "model/image_reference.h"
 #include "net/stream.h"
 
@@ -25,6 +25,7 @@ using wire::json::Array;
 using wire::json::Object;
 using Texts = std::vector<std::string>;
 
+constexpr uint32_t kHelperIds = 65'536;  // those of images
 constexpr size_t kLineBytesMax = 256 << 10;
 constexpr base::Milliseconds kJobTimeMax{60 * 60 * 1000};
 constexpr base::Milliseconds kJobSilenceMax{10 * 60 * 1000};  // a large layer is written silently
@@ -129,7 +130,8 @@ net::Task<Result<void>> ImageJob::run() {
 }
 
 net::Task<Result<void>> ImageJob::run_in(const std::string& work) {
-  auto process = jail::ImageProcess::start(options_.helper, options_.id_base);
+  auto process = jail::ConfinedProcess::start(
+      {.program = options_.helper, .id_base = options_.id_base, .ids = kHelperIds});
   if (!process) {
     co_return std::unexpected(process.error());
   }
@@ -138,7 +140,7 @@ net::Task<Result<void>> ImageJob::run_in(const std::string& work) {
   co_return co_await converse(std::move(process->control));
 }
 
-Result<void> ImageJob::send_request(const jail::ImageProcess& process, const std::string& work) {
+Result<void> ImageJob::send_request(const jail::ConfinedProcess& process, const std::string& work) {
   ASSIGN_OR_RETURN(const base::Fd mount, process.map_folder(work, true));
   base::Fd source;
   std::vector<int> descriptors = {mount.get()};

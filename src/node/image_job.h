@@ -11,7 +11,7 @@
 #include "node/image_store.h"
 
 namespace jail {
-class ImageProcess;
+class ConfinedProcess;
 }
 
 namespace node {
@@ -51,7 +51,7 @@ class ImageJob {
  private:
   net::Task<Result<void>> run_in(const std::string& work);
   net::Task<Result<void>> converse(base::Fd control);
-  Result<void> send_request(const jail::ImageProcess& process, const std::string& work);
+  Result<void> send_request(const jail::ConfinedProcess& process, const std::string& work);
   Result<void> note_progress(const wire::json::Object& message);
   Result<std::string> answer_digest(const wire::json::Object& message);
   net::Task<Result<std::string>> answer_layers(wire::json::Object message);

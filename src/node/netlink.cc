@@ -23,6 +23,18 @@ constexpr size_t kAnswerBytesMax = 8192;
 // Netlink aligns every header and attribute to 4 bytes.
 void align(std::string& bytes) { bytes.resize((bytes.size() + 3) & ~size_t{3}, '\0'); }
 
+// Whether the message of that number asks for an answer in any case.
+bool is_answered(const std::string& bytes, uint32_t number) {
+  nlmsghdr head{};
+  for (size_t at = 0; at < bytes.size(); at += NLMSG_ALIGN(head.nlmsg_len)) {
+    ::memcpy(&head, bytes.data() + at, sizeof head);
+    if (number-- == 0) {
+      break;
+    }
+  }
+  return (head.nlmsg_flags & NLM_F_ACK) != 0;
+}
+
 template <typename Length>
 void patch(std::string& bytes, size_t at, Length length) {
   ::memcpy(bytes.data() + at, &length, sizeof length);
@@ -36,11 +48,16 @@ void NetlinkBatch::raw(const void* bytes, size_t size) {
 }
 
 void NetlinkBatch::begin(std::string_view what, uint16_t type, uint16_t flags) {
+  begin_unanswered(what, type, static_cast<uint16_t>(NLM_F_ACK | flags));
+  ++answered_;
+}
+
+void NetlinkBatch::begin_unanswered(std::string_view what, uint16_t type, uint16_t flags) {
   align(bytes_);
   start_ = bytes_.size();
   nlmsghdr head{};
   head.nlmsg_type = type;
-  head.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | NLM_F_ACK | flags);
+  head.nlmsg_flags = static_cast<uint16_t>(NLM_F_REQUEST | flags);
   names_.emplace_back(what);
   raw(&head, sizeof head);
 }
@@ -70,8 +87,8 @@ void NetlinkBatch::close(size_t start) {
   align(bytes_);
 }
 
-Result<Netlink> Netlink::open() {
-  base::Fd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+Result<Netlink> Netlink::open(int protocol) {
+  base::Fd socket(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol));
   if (!socket) {
     return fail_errno(errno, "open a netlink socket");
   }
@@ -97,7 +114,7 @@ Result<void> Netlink::run(const NetlinkBatch& batch) {
     return fail_errno(errno, "send to netlink");
   }
   Result<void> outcome;
-  for (size_t answered = 0; answered < batch.names_.size();) {
+  for (size_t answered = 0; answered < batch.answered_;) {
     alignas(nlmsghdr) std::array<char, kAnswerBytesMax> buffer;
     const auto size = ::recv(socket_.get(), buffer.data(), buffer.size(), 0);
     if (size < 0 && errno == EINTR) {
@@ -116,6 +133,10 @@ Result<void> Netlink::run(const NetlinkBatch& batch) {
         ++answered;
         if (answer.error != 0 && outcome) {
           outcome = fail_errno(-answer.error, batch.names_[index]);
+        }
+        // The whole of a transaction, which has no further answers; late ones are passed over.
+        if (answer.error != 0 && !is_answered(bytes, index)) {
+          return outcome;
         }
       }
       at += NLMSG_ALIGN(head.nlmsg_len);

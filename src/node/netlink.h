@@ -1,6 +1,6 @@
-// Route netlink: requests built in one buffer, sent as one batch, every answer awaited.
+// Netlink (routes, firewall): requests built in one buffer, sent as one batch, all answers awaited.
 // A socket belongs to the network namespace it was opened in, wherever the caller is later.
-// Single-threaded; a batch is at most 4 KiB; the first request the kernel refuses is the error
+// Single-threaded; a batch is at most kBytesMax; the first request the kernel refuses is the error
 // (code io with its errno, the request's name in the message).
 #pragma once
 
@@ -16,8 +16,13 @@ namespace node {
 
 class NetlinkBatch {
  public:
+  // What a socket's standard buffer takes at once, with room for its bookkeeping.
+  static constexpr size_t kBytesMax = 160 * 1024;
+
   // Starts a request. `what` names it in errors ("add route").
   void begin(std::string_view what, uint16_t type, uint16_t flags);
+  // The same for one that the kernel answers only if it fails.
+  void begin_unanswered(std::string_view what, uint16_t type, uint16_t flags);
   template <typename Header>
   void header(const Header& header) {
     raw(&header, sizeof header);
@@ -32,6 +37,7 @@ class NetlinkBatch {
   [[nodiscard]] size_t open(uint16_t type);
   void close(size_t start);
   void end();
+  [[nodiscard]] size_t size() const { return bytes_.size(); }
 
  private:
   friend class Netlink;
@@ -40,12 +46,13 @@ class NetlinkBatch {
   std::string bytes_;
   size_t start_ = 0;
   std::vector<std::string> names_;
+  size_t answered_ = 0;  // how many of them are
 };
 
 class Netlink {
  public:
-  // In the calling thread's current network namespace.
-  static base::Result<Netlink> open();
+  // In the calling thread's current network namespace; 0: NETLINK_ROUTE.
+  static base::Result<Netlink> open(int protocol = 0);
 
   // Sends all requests at once; they are carried out in order. After an error the rest was tried
   // as well: callers throw the whole thing away.

@@ -276,11 +276,14 @@ bool has_no_traffic(std::string_view interfaces) {
   return quiet == 2;  // lo and eth0
 }
 
-Network::Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host)
+Network::Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host,
+                 NameSockets names, Egress egress)
     : options_(std::move(options)),
       subnet_(std::move(subnet)),
       host_name_space_(std::move(host_name_space)),
       host_(std::move(host)),
+      names_(std::move(names)),
+      egress_(std::move(egress)),
       used_(std::min(subnet_.capacity(), options_.places_max), false),
       switched_(used_.size(), false) {}
 
@@ -292,14 +295,16 @@ Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
   ASSIGN_OR_RETURN(auto subnet, parse_subnet(options.subnet));
   ASSIGN_OR_RETURN(auto host_name_space, base::sys::open("/proc/thread-self/ns/net", O_RDONLY));
   ASSIGN_OR_RETURN(auto host, Netlink::open());
-  RETURN_IF_ERROR(
-      base::with_context(run_program({"nft", "-f", "-"}, firewall_rules(options.prefix, subnet)),
-                         "load the firewall"));
-  RETURN_IF_ERROR(accept_in_foreign_firewall(options.prefix));
+  ASSIGN_OR_RETURN(auto names, open_name_sockets(host, subnet.base));
+  const auto rules = firewall_rules(options.prefix, subnet, names);
+  RETURN_IF_ERROR(base::with_context(load_firewall(options.prefix, rules), "load the firewall"));
+  ASSIGN_OR_RETURN(auto egress, Egress::open(options.prefix));
+  RETURN_IF_ERROR(accept_in_foreign_firewall(options.prefix, names));
   // Last, so that nothing is ever forwarded without the firewall.
   RETURN_IF_ERROR(base::sys::write_file("/proc/sys/net/ipv4/ip_forward", "1"));
-  return std::unique_ptr<Network>(
-      new Network(options, std::move(subnet), std::move(host_name_space), std::move(host)));
+  return std::unique_ptr<Network>(new Network(options, std::move(subnet),
+                                              std::move(host_name_space), std::move(host),
+                                              std::move(names), std::move(egress)));
 }
 
 std::string Network::interface(uint32_t index) const { return cat(options_.prefix, index); }
@@ -397,13 +402,7 @@ Result<void> Network::set_up_host_end(uint32_t index) {
   return host_.run(batch);
 }
 
-Result<void> Network::set_open(uint32_t index, bool open) {
-  if (index < switched_.size()) {
-    switched_[index] = true;
-  }
-  if (open) {
-    return set_up_host_end(index);  // going down has taken route and neighbour along
-  }
+Result<void> Network::set_host_end_down(uint32_t index) {
   const auto link = host_.index_of(interface(index));
   if (link == 0) {
     return fail(ErrorCode::not_found, "interface ", interface(index), " is gone");
@@ -413,11 +412,65 @@ Result<void> Network::set_open(uint32_t index, bool open) {
   return host_.run(batch);
 }
 
-Result<void> Network::adopt(uint32_t index) {
+Result<void> Network::set_group(uint32_t index, uint32_t group) {
+  const auto link = host_.index_of(interface(index));
+  if (link == 0) {
+    return fail(ErrorCode::not_found, "interface ", interface(index), " is gone");
+  }
+  NetlinkBatch batch;
+  batch.begin("set the group of the host's end", RTM_NEWLINK, 0);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = static_cast<int>(link)});
+  batch.attribute_number(IFLA_GROUP, group);
+  batch.end();
+  return host_.run(batch);
+}
+
+// In an order in which nothing passes for a moment that neither policy lets pass.
+Result<void> Network::set_policy(uint32_t index, const model::NetworkPolicy& policy,
+                                 uint32_t mark) {
+  if (index >= switched_.size()) {
+    return fail(ErrorCode::not_found, "index ", index, " is outside of ", options_.subnet);
+  }
+  switched_[index] = true;
+  switch (policy.mode) {
+    case model::NetworkMode::none:
+      RETURN_IF_ERROR(set_host_end_down(index));
+      return end_allow_list(index);
+    case model::NetworkMode::allow:
+      if (policy_listener_) {
+        policy_listener_(address(index), &policy);
+      }
+      RETURN_IF_ERROR(egress_.set(subnet_.address(index), model::allow_list(policy), mark));
+      RETURN_IF_ERROR(set_group(index, kRestrictedGroup));
+      return set_up_host_end(index);  // going down has taken route and neighbour along
+    case model::NetworkMode::open:
+      RETURN_IF_ERROR(set_group(index, 0));
+      RETURN_IF_ERROR(set_up_host_end(index));
+      return end_allow_list(index);
+  }
+  return {};
+}
+
+Result<void> Network::end_allow_list(uint32_t index) {
+  const uint32_t sandbox = subnet_.address(index);
+  if (policy_listener_ && egress_.has(sandbox)) {
+    policy_listener_(address(index), nullptr);
+  }
+  return egress_.clear(sandbox);
+}
+
+Result<void> Network::adopt(uint32_t index, const model::NetworkPolicy& policy, uint32_t mark) {
   if (index >= used_.size()) {
     return fail(ErrorCode::not_found, "index ", index, " is outside of ", options_.subnet);
   }
   used_[index] = true;
+  if (policy.mode == model::NetworkMode::allow && restored_) {
+    restored_->push_back(
+        {.sandbox = subnet_.address(index), .list = model::allow_list(policy), .mark = mark});
+    if (policy_listener_) {
+      policy_listener_(address(index), &policy);
+    }
+  }
   return {};
 }
 
@@ -425,6 +478,8 @@ void Network::release(uint32_t index) {
   if (index < used_.size()) {
     used_[index] = false;
     switched_[index] = false;
+    // What stays is without effect while the address has no list, and gone with the next one's.
+    [[maybe_unused]] const auto cleared = end_allow_list(index);
   }
 }
 
@@ -461,6 +516,9 @@ bool Network::is_as_made(const NetworkPlace& place) {
 }
 
 Result<void> Network::reap_unknown() {
+  if (auto adopted = std::exchange(restored_, std::nullopt)) {
+    RETURN_IF_ERROR(egress_.restore(std::move(*adopted)));
+  }
   // Not by /sys, which shows the network namespace that it was mounted in.
   const std::unique_ptr<struct if_nameindex[], decltype(&::if_freenameindex)> interfaces(
       ::if_nameindex(), ::if_freenameindex);
@@ -478,7 +536,8 @@ Result<void> Network::reap_unknown() {
 }
 
 Result<void> Network::close_table() {
-  RETURN_IF_ERROR(forget_in_foreign_firewall(options_.prefix));
+  RETURN_IF_ERROR(forget_in_foreign_firewall(options_.prefix, names_));
+  RETURN_IF_ERROR(remove_name_address(host_, names_.address));
   RETURN_IF_ERROR(run_program({"nft", "-f", "-"},
                               cat("table inet ", options_.prefix, "_sandbox\ndelete table inet ",
                                   options_.prefix, "_sandbox\n")));

@@ -6,14 +6,20 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "model/network_policy.h"
+#include "node/egress.h"
+#include "node/name_sockets.h"
 #include "node/netlink.h"
 #include "node/socket_watch.h"
 
@@ -45,8 +51,11 @@ struct Subnet {
 };
 base::Result<Subnet> parse_subnet(std::string_view text);
 
-// The firewall as input of `nft -f -`: replaces the prefix's own table in one transaction.
-std::string firewall_rules(const std::string& prefix, const Subnet& subnet);
+// The firewall as input of `nft -f -`: replaces the rules of the prefix's own table in one
+// transaction, and makes the table where there is none.
+std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
+                           const NameSockets& names);
+base::Result<void> load_firewall(const std::string& prefix, const std::string& rules);
 
 // Of /proc/net/sockstat and /proc/net/dev: whether the namespace has no socket at all, and whether
 // no packet has passed any of its interfaces. Text of another form is no proof: false.
@@ -80,19 +89,34 @@ class Network {
   void reuse_untouched(std::unique_ptr<SocketWatch> sockets) { sockets_ = std::move(sockets); }
   // How many of them may wait for that; more are let go at once. At first none.
   void want_spares(size_t at_most);
-  // false: no packet passes in either direction (loopback still works).
-  base::Result<void> set_open(uint32_t index, bool open);
-  base::Result<void> adopt(uint32_t index);
+  // With `none` no packet passes in either direction (loopback still works). With `allow` one is
+  // refused at once where it may not go. `mark` is a number that no other policy has, for `allow`.
+  base::Result<void> set_policy(uint32_t index, const model::NetworkPolicy& policy, uint32_t mark);
+  // Told of every allow-list before it counts (adopted ones too), and of its end (null).
+  using PolicyListener =
+      std::function<void(const std::string& sandbox, const model::NetworkPolicy* policy)>;
+  void on_policy(PolicyListener listener) { policy_listener_ = std::move(listener); }
+  // Where the queries of sandboxes with an allow-list arrive.
+  [[nodiscard]] const NameSockets& name_sockets() const { return names_; }
+  // Opens what an allowed name resolved to, for the sandbox with that address (Egress::learn).
+  base::Result<void> learn(uint32_t sandbox, const std::string& name,
+                           std::span<const Egress::Answer> answers) {
+    return egress_.learn(sandbox, name, answers);
+  }
+  // A place of an earlier node's whose sandbox lives; with its policy where that is a list.
+  base::Result<void> adopt(uint32_t index, const model::NetworkPolicy& policy = {},
+                           uint32_t mark = 0);
   // Gives a place back whose processes are dead. It is kept for make() only if it is proven that it
   // is as it was made. Root inside has no power over the namespace, so the only ways to change
   // anything in it are internet sockets and packets: none was ever made in it, none passed its
-  // interfaces, it holds no socket of any kind, and set_open() left it alone. Everything else
+  // interfaces, it holds no socket of any kind, and set_policy() left it alone. Everything else
   // becomes a release().
   void give_back(NetworkPlace place);
   // Gives the index back; it is used again last of all. The veth goes with its namespace (the
   // kernel deletes it some 10 ms after the last process and descriptor).
   void release(uint32_t index);
-  // Deletes the interfaces with the prefix that are neither made nor adopted here.
+  // Once, behind the last adopt(): deletes the interfaces with the prefix that are neither made nor
+  // adopted here, and what the firewall holds of others.
   base::Result<void> reap_unknown();
   // Deletes the firewall table. For `down` and tests.
   base::Result<void> close_table();
@@ -102,28 +126,36 @@ class Network {
   [[nodiscard]] uint32_t capacity() const { return static_cast<uint32_t>(used_.size()); }
 
  private:
-  Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host);
+  Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space, Netlink host,
+          NameSockets names, Egress egress);
 
   [[nodiscard]] std::string interface(uint32_t index) const;
   base::Result<uint32_t> choose_index();
   bool is_as_made(const NetworkPlace& place);
   base::Result<void> set_up_host_end(uint32_t index);
+  base::Result<void> set_host_end_down(uint32_t index);
+  base::Result<void> set_group(uint32_t index, uint32_t group);
+  base::Result<void> end_allow_list(uint32_t index);
 
   NetworkOptions options_;
   Subnet subnet_;
   base::Fd host_name_space_;
   Netlink host_;
+  NameSockets names_;
+  Egress egress_;
+  PolicyListener policy_listener_;
+  std::optional<std::vector<Egress::Restored>> restored_{std::in_place};  // until reap_unknown()
   std::vector<bool> used_;
-  std::vector<bool> switched_;  // by set_open()
+  std::vector<bool> switched_;  // by set_policy()
   uint32_t next_ = 0;
   std::unique_ptr<SocketWatch> sockets_;  // none: no place is used twice
   size_t spares_max_ = 0;
   std::deque<NetworkPlace> spares_;  // given back, oldest first; their indices stay used
 };
 
-// Accept rules for a FORWARD policy of DROP (Docker sets it), by the host's own iptables; nothing
-// where there is no such policy.
-base::Result<void> accept_in_foreign_firewall(const std::string& prefix);
-base::Result<void> forget_in_foreign_firewall(const std::string& prefix);
+// Accept rules for a FORWARD or INPUT policy of DROP (Docker and host firewalls set them), by the
+// host's own iptables; nothing where there is no such policy.
+base::Result<void> accept_in_foreign_firewall(const std::string& prefix, const NameSockets& names);
+base::Result<void> forget_in_foreign_firewall(const std::string& prefix, const NameSockets& names);
 
 }  // namespace node

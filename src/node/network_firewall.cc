@@ -6,12 +6,58 @@ namespace node {
 using base::cat;
 using base::Result;
 
+namespace {
+
+// What an allow-list lets through (egress.h); `return` goes on with what holds for every sandbox.
+// Refused packets are answered, so that programs fail at once instead of waiting.
+std::string restricted_chains() {
+  return "  chain from_restricted {\n"
+         "    ip saddr . ct mark @live return\n"
+         "    ip saddr . ip daddr @learnt ct mark set ip saddr map @marks return\n"
+         "    ip saddr . ip daddr @ranges ct mark set ip saddr map @marks return\n"
+         "    meta l4proto tcp reject with tcp reset\n"
+         "    reject with icmpx admin-prohibited\n"
+         "  }\n"
+         "  chain to_restricted {\n"
+         "    ct state != { established, related } drop\n"
+         "    ip daddr . ct mark @live return\n"
+         "    ip daddr . ip saddr @learnt ct mark set ip daddr map @marks return\n"
+         "    ip daddr . ip saddr @ranges ct mark set ip daddr map @marks return\n"
+         "    drop\n"
+         "  }\n";
+}
+
+// Whatever name server a sandbox with an allow-list asks: sandbox-dns answers, and only it hears
+// these sandboxes, and only these.
+std::string name_chains(const NameSockets& names) {
+  const std::string address = model::ipv4_text(names.address);
+  const auto group = cat("    iifgroup ", kRestrictedGroup);
+  return cat(
+      "  chain names {\n"
+      "    type nat hook prerouting priority dstnat; policy accept;\n",
+      group, " udp dport 53 dnat ip to ", address, ":", names.udp_port, "\n", group,
+      " tcp dport 53 dnat ip to ", address, ":", names.tcp_port,
+      "\n"
+      "  }\n"
+      // Every address of the host, whatever the interface.
+      "  chain to_host {\n",
+      group, " ip daddr ", address, " udp dport ", names.udp_port, " accept\n", group, " ip daddr ",
+      address, " tcp dport ", names.tcp_port,
+      " accept\n"
+      "    drop\n"
+      "  }\n");
+}
+
+}  // namespace
+
 // One table of our own. A verdict of `drop` in it is final whatever other tables say; an `accept`
-// is not, hence accept_in_foreign_firewall().
-std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
+// is not, hence accept_in_foreign_firewall(). Its sets outlive the rules: what a sandbox may reach
+// stays so while a node starts.
+std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
+                           const NameSockets& names) {
   const auto table = cat("table inet ", prefix, "_sandbox");
   const auto any = cat("\"", prefix, "*\"");
-  return cat(table, "\ndelete ", table, "\n", table, " {\n",
+  return cat(table, "\nflush ", table, "\n", table, " {\n", egress_sets(),
              // A source address that is not routed back where it came from is forged.
              "  chain raw {\n"
              "    type filter hook prerouting priority raw; policy accept;\n"
@@ -24,7 +70,8 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
              "    iifname != { ",
              any, ", \"lo\" } ip saddr ", subnet.text,
              " drop\n"
-             "  }\n"
+             "  }\n",
+             restricted_chains(), name_chains(names),
              // Other sandboxes, metadata services and what no one can mean are out of reach.
              "  chain from_sandbox {\n"
              "    oifname ",
@@ -34,6 +81,9 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
              subnet.text,
              ", 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16,"
              " 224.0.0.0/3 } drop\n"
+             "    iifgroup ",
+             kRestrictedGroup,
+             " jump from_restricted\n"
              "    tcp flags syn tcp option maxseg size set rt mtu\n"
              "    accept\n"
              "  }\n"
@@ -42,6 +92,9 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
              "    iifname ",
              any,
              " jump from_sandbox\n"
+             "    oifgroup ",
+             kRestrictedGroup,
+             " jump to_restricted\n"
              "    oifname ",
              any,
              " ct state established,related accept\n"
@@ -52,11 +105,13 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
              subnet.text,
              " drop\n"
              "  }\n"
-             // Every address of the host, whatever the interface.
              "  chain input {\n"
              "    type filter hook input priority filter; policy accept;\n"
              "    iifname ",
              any,
+             " jump to_host\n"
+             "    iifname != \"lo\" ip daddr ",
+             model::ipv4_text(names.address),
              " drop\n"
              "  }\n"
              "  chain postrouting {\n"
@@ -68,40 +123,62 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet) {
              "}\n");
 }
 
+Result<void> load_firewall(const std::string& prefix, const std::string& rules) {
+  if (run_program({"nft", "-f", "-"}, rules)) {
+    return {};
+  }
+  // The table of another version has other sets or chains, which cannot be changed: a new one.
+  const auto table = cat("table inet ", prefix, "_sandbox");
+  RETURN_IF_ERROR(run_program({"nft", "-f", "-"}, cat(table, "\ndelete ", table, "\n", rules)));
+  return {};
+}
+
 namespace {
 
-// The foreign chain may accept all of ours: our own table has already dropped what must not pass.
-std::vector<std::string> foreign_rule(std::string_view action, std::string_view direction,
-                                      const std::string& prefix) {
-  return {"iptables", "-w",    std::string(action), "FORWARD", std::string(direction), prefix + "+",
-          "-j",       "ACCEPT"};
+// A rule of the host's own table of packet filters, behind its chain's name. The foreign chains may
+// accept all of ours: our own table has already dropped what must not pass.
+struct ForeignRule {
+  std::string chain;
+  std::vector<std::string> match;
+
+  [[nodiscard]] Result<std::string> run(std::string_view action) const {
+    std::vector<std::string> arguments{"iptables", "-w", std::string(action), chain};
+    arguments.insert(arguments.end(), match.begin(), match.end());
+    arguments.insert(arguments.end(), {"-j", "ACCEPT"});
+    return run_program(arguments);
+  }
+};
+
+std::vector<ForeignRule> foreign_rules(const std::string& prefix, const NameSockets& names) {
+  const std::string any = prefix + "+";
+  return {{.chain = "FORWARD", .match = {"-i", any}},
+          {.chain = "FORWARD", .match = {"-o", any}},
+          {.chain = "INPUT", .match = {"-i", any, "-d", model::ipv4_text(names.address)}}};
 }
 
 }  // namespace
 
-Result<void> accept_in_foreign_firewall(const std::string& prefix) {
+Result<void> accept_in_foreign_firewall(const std::string& prefix, const NameSockets& names) {
   if (find_program("iptables").empty()) {
     return {};
   }
-  const auto rules = run_program({"iptables", "-w", "-S", "FORWARD"});
-  if (!rules || !rules->starts_with("-P FORWARD DROP")) {
-    return {};  // without such a policy (or any iptables in the kernel) there is nothing to pass
-  }
-  for (const auto direction : {"-i", "-o"}) {
-    if (!run_program(foreign_rule("-C", direction, prefix))) {
-      RETURN_IF_ERROR(run_program(foreign_rule("-I", direction, prefix)));
+  for (const ForeignRule& rule : foreign_rules(prefix, names)) {
+    const auto rules = run_program({"iptables", "-w", "-S", rule.chain});
+    // Without such a policy (or any iptables in the kernel) there is nothing to pass.
+    if (rules && rules->starts_with(cat("-P ", rule.chain, " DROP")) && !rule.run("-C")) {
+      RETURN_IF_ERROR(rule.run("-I"));
     }
   }
   return {};
 }
 
-Result<void> forget_in_foreign_firewall(const std::string& prefix) {
+Result<void> forget_in_foreign_firewall(const std::string& prefix, const NameSockets& names) {
   if (find_program("iptables").empty()) {
     return {};
   }
-  for (const auto direction : {"-i", "-o"}) {
-    if (run_program(foreign_rule("-C", direction, prefix))) {
-      RETURN_IF_ERROR(run_program(foreign_rule("-D", direction, prefix)));
+  for (const ForeignRule& rule : foreign_rules(prefix, names)) {
+    if (rule.run("-C")) {
+      RETURN_IF_ERROR(rule.run("-D"));
     }
   }
   return {};

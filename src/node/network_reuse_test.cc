@@ -154,7 +154,7 @@ TEST_F(ReusedNetwork, a_place_that_packets_reached_is_not_used_again) {
 TEST_F(ReusedNetwork, a_place_that_was_closed_or_opened_is_not_used_again) {
   for (const bool open : {false, true}) {
     auto place = make();
-    ASSERT_TRUE(network_->set_open(place.index, open).has_value());
+    ASSERT_TRUE(network_->set_policy(place.index, open ? kOpen : kNone, 1).has_value());
     EXPECT_FALSE(is_used_again(std::move(place)));
   }
 }

@@ -164,9 +164,9 @@ TEST_F(RealNetwork, a_closed_place_is_silent_until_it_is_opened_again) {
     const Inside inside(outside.name_space());
     listener = listen_at("198.51.100.2");
   }
-  ASSERT_TRUE(network_->set_open(place.index, false).has_value());
+  ASSERT_TRUE(network_->set_policy(place.index, kNone, 1).has_value());
   EXPECT_NE(connect_from(place, "198.51.100.2", kSilenceMilliseconds), 0);
-  ASSERT_TRUE(network_->set_open(place.index, true).has_value());
+  ASSERT_TRUE(network_->set_policy(place.index, kOpen, 1).has_value());
   EXPECT_EQ(connect_from(place, "198.51.100.2", kConnectMillisecondsMax), 0);
 }
 
@@ -286,12 +286,12 @@ TEST_F(RealNetwork, the_cost_of_each_call_is_reported) {
   std::printf("network: make %lld", each(since));
   since = steady_clock::now();
   for (const auto& place : places) {
-    ASSERT_TRUE(network_->set_open(place.index, false).has_value());
+    ASSERT_TRUE(network_->set_policy(place.index, kNone, 1).has_value());
   }
   std::printf(", close %lld", each(since));
   since = steady_clock::now();
   for (const auto& place : places) {
-    ASSERT_TRUE(network_->set_open(place.index, true).has_value());
+    ASSERT_TRUE(network_->set_policy(place.index, kOpen, 1).has_value());
   }
   std::printf(", open %lld", each(since));
   since = steady_clock::now();

@@ -19,6 +19,8 @@ inline constexpr int kConnectMillisecondsMax = 3000;
 // Long enough for a packet between two veths a thousand times over; what is dropped stays silent.
 inline constexpr int kSilenceMilliseconds = 150;
 inline constexpr uint16_t kPort = 4711;
+inline const model::NetworkPolicy kOpen{.mode = model::NetworkMode::open, .allow = {}};
+inline const model::NetworkPolicy kNone{.mode = model::NetworkMode::none, .allow = {}};
 
 // While it lives, the thread is in another network namespace.
 class Inside {

@@ -17,6 +17,7 @@
 #include "net/task_group.h"
 #include "node/cgroups.h"
 #include "node/images.h"
+#include "node/name_server.h"
 #include "node/network.h"
 #include "node/place.h"
 #include "node/protocol_server.h"
@@ -67,6 +68,7 @@ struct Node::Parts {
   jail::Launcher launcher;
   std::unique_ptr<Storage> storage;
   std::unique_ptr<Network> network;
+  std::unique_ptr<NameServer> names;
   std::unique_ptr<Cgroups> cgroups;
   std::unique_ptr<Images> images;
   std::unique_ptr<Places> places;
@@ -81,6 +83,9 @@ struct Node::Parts {
     co_await server->stop();
     co_await supervisor->stop();
     co_await images->stop();
+    if (names) {
+      co_await names->stop();
+    }
     loop.stop();
   }
 };
@@ -143,6 +148,14 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
   } else {
     log.info("network namespaces are not used again", {{"note", sockets.error().message}});
   }
+  if (!options.dns_helper.empty()) {
+    ASSIGN_OR_RETURN(parts->names, NameServer::open(loop, *parts->network,
+                                                    {.helper = options.dns_helper,
+                                                     // Just below the image helper's.
+                                                     .id = options.id_base - 1,
+                                                     .servers = options.dns_servers},
+                                                    log));
+  }
   for (const std::string& note : parts->storage->notes()) {
     log.info("a storage driver was passed over", {{"note", note}});
   }
@@ -179,6 +192,9 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
 
 void Node::run() {
   parts_->supervisor->keep_ready(parts_->shells);
+  if (parts_->names) {
+    parts_->names->start();
+  }
   parts_->server->run();
   loop_.run();
 }

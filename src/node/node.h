@@ -19,6 +19,8 @@ struct NodeOptions {
   size_t shells = 0;
   std::string agent;
   std::string image_helper;
+  std::string dns_helper;   // empty: names on allow-lists are not resolved
+  std::string dns_servers;  // "": the host's
   std::string builder_root;
   int64_t storage_pool_mb = 0;
   std::string storage_driver;  // "": the best that works

@@ -159,9 +159,9 @@ void Places::release_network(uint32_t index, NetworkPlace network) {
 
 Result<void> Places::remove_storage(uint32_t index) { return storage_.remove(name_of(index)); }
 
-Result<void> Places::adopt(uint32_t index) {
+Result<void> Places::adopt(uint32_t index, const model::NetworkPolicy& policy, uint32_t mark) {
   adopted_.insert(index);
-  return network_.adopt(index);
+  return network_.adopt(index, policy, mark);
 }
 
 Result<void> Places::reap_others() {

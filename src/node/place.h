@@ -70,7 +70,7 @@ class Places {
   base::Result<void> remove_storage(uint32_t index);
 
   // At the start: marks the places of living sandboxes as used, then removes every other.
-  base::Result<void> adopt(uint32_t index);
+  base::Result<void> adopt(uint32_t index, const model::NetworkPolicy& policy, uint32_t mark);
   base::Result<void> reap_others();
 
   [[nodiscard]] static std::string name_of(uint32_t index);

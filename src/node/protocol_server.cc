@@ -217,11 +217,8 @@ net::Task<ProtocolServer::Answer> ProtocolServer::call_sandboxes(std::string ope
     CO_ASSIGN_OR_RETURN(const auto id, reader.required<std::string>("id"));
     CO_ASSIGN_OR_RETURN(const auto network, reader.required<std::string>("network"));
     CO_RETURN_IF_ERROR(reader.finish());
-    const auto mode = model::parse_network_mode(network);
-    if (!mode) {
-      co_return base::fail_field("network", "network must be open or none");
-    }
-    CO_RETURN_IF_ERROR(supervisor_.set_network(id, *mode));
+    CO_ASSIGN_OR_RETURN(auto policy, model::parse_network_policy(network));
+    CO_RETURN_IF_ERROR(supervisor_.set_network(id, std::move(policy)));
     co_return Object{};
   }
   co_return base::fail(ErrorCode::not_supported, "no operation ", operation);

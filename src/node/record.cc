@@ -37,6 +37,8 @@ std::string to_text(const Record& record) {
       {"image", record.image},
       {"image_digest", record.image_digest},
       {"layers", std::move(layers)},
+      {"network", model::to_text(record.network)},
+      {"network_mark", static_cast<int64_t>(record.network_mark)},
       {"pull_ms", record.pull_ms},
       {"start_ms", record.start_ms},
   });
@@ -54,6 +56,13 @@ Result<Record> parse_record(std::string_view text) {
   ASSIGN_OR_RETURN(record.image, reader.required<std::string>("image"));
   ASSIGN_OR_RETURN(record.image_digest, reader.required<std::string>("image_digest"));
   ASSIGN_OR_RETURN(record.layers, reader.required<std::vector<std::string>>("layers"));
+  // Absent in one of an earlier version, which knew no allow-list.
+  ASSIGN_OR_RETURN(const auto network, reader.optional<std::string>("network"));
+  ASSIGN_OR_RETURN(const auto mark, reader.optional<int64_t>("network_mark"));
+  if (network) {
+    ASSIGN_OR_RETURN(record.network, model::parse_network_policy(*network));
+  }
+  record.network_mark = static_cast<uint32_t>(mark.value_or(0));
   ASSIGN_OR_RETURN(record.pull_ms, reader.required<int64_t>("pull_ms"));
   ASSIGN_OR_RETURN(record.start_ms, reader.required<int64_t>("start_ms"));
   record.index = static_cast<uint32_t>(index);

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "model/network_policy.h"
 
 namespace node {
 
@@ -23,6 +24,8 @@ struct Record {
   std::string image;
   std::string image_digest;
   std::vector<std::string> layers;
+  model::NetworkPolicy network;
+  uint32_t network_mark = 0;  // of `allow`: what its connections carry
   int64_t pull_ms = 0;
   int64_t start_ms = 0;
 };

@@ -21,6 +21,7 @@ using base::Result;
 constexpr mode_t kFileMode = 0644;
 constexpr mode_t kFolderMode = 0755;
 constexpr mode_t kModeBits = 07777;
+constexpr size_t kResolvBytesMax = 4096;  // what sandbox_resolv_conf() makes is shorter
 
 std::string hosts_text(const RootFiles& files) {
   return base::cat("127.0.0.1\tlocalhost\n", files.address, "\t", files.hostname, "\n");
@@ -75,6 +76,16 @@ Result<void> prepare_root_files(int area, uint32_t owner) {
   RETURN_IF_ERROR(write_new(area, "upper/etc/resolv.conf", read_resolv_conf(), owner));
   RETURN_IF_ERROR(write_new(area, "upper/etc/hosts", "", owner));
   return write_new(area, "upper/etc/hostname", "", owner);
+}
+
+Result<void> ensure_name_server(int area) {
+  ASSIGN_OR_RETURN(const Fd file, base::sys::open_at(area, "upper/etc/resolv.conf",
+                                                     O_RDWR | O_APPEND | O_NOFOLLOW));
+  ASSIGN_OR_RETURN(const std::string text, base::sys::read_all(file.get(), kResolvBytesMax));
+  if (text.starts_with("nameserver") || text.contains("\nnameserver")) {
+    return {};
+  }
+  return base::sys::write_all(file.get(), "nameserver 169.254.1.1\n");
 }
 
 Result<EtcState> finish_root_files(int area, const int* lower, size_t lower_count,

@@ -27,4 +27,8 @@ base::Result<EtcState> finish_root_files(int area, const int* lower, size_t lowe
 // Through the finished root, as if it were "/". An image in which that is impossible does without.
 void write_root_files(int root, const RootFiles& files);
 
+// For an allow-list: where the prepared resolv.conf has no name server, since the host has none
+// that a sandbox could reach, it gets one that stands for the node's own.
+base::Result<void> ensure_name_server(int area);
+
 }  // namespace node

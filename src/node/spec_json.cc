@@ -148,11 +148,7 @@ Result<model::SandboxSpec> parse_spec(const Object& object) {
   ASSIGN_OR_RETURN(const auto resources, reader.required<Object>("resources"));
   ASSIGN_OR_RETURN(spec.resources, parse_resources(resources));
   ASSIGN_OR_RETURN(const auto network, reader.required<std::string>("network"));
-  const auto mode = model::parse_network_mode(network);
-  if (!mode) {
-    return base::fail_field("network", "network must be open or none");
-  }
-  spec.network = *mode;
+  ASSIGN_OR_RETURN(spec.network, model::parse_network_policy(network));
   ASSIGN_OR_RETURN(const auto no_new_privileges, reader.optional<bool>("no_new_privileges"));
   ASSIGN_OR_RETURN(const auto always_pull, reader.optional<bool>("always_pull"));
   ASSIGN_OR_RETURN(const auto builder, reader.optional<bool>("builder"));

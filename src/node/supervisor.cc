@@ -6,7 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+
 #include "base/fault.h"
+#include "base/random.h"
 #include "base/sys.h"
 #include "node/root_files.h"
 #include "node/sandbox_root.h"
@@ -27,6 +32,13 @@ constexpr Milliseconds kDeathPatience{30'000};
 // A dead process counts in its cgroup until its parent (init, for an adopted sandbox) reaps it.
 constexpr Milliseconds kCgroupRetry{2};
 constexpr int kCgroupTries = 2'500;
+
+// Nobody can tell the next one, so nothing of an earlier policy or sandbox passes for its own.
+uint32_t new_mark() {
+  std::array<unsigned char, sizeof(uint32_t)> bytes{};
+  base::KernelRandom().fill(bytes);
+  return std::max(std::bit_cast<uint32_t>(bytes), uint32_t{1});  // 0: a connection without one
+}
 
 }  // namespace
 
@@ -223,8 +235,14 @@ Result<void> Supervisor::prepare(Sandbox& sandbox, Place& place, const model::Sa
                                  const ImageLayers& layers) {
   RETURN_IF_ERROR(places_.storage().set_limit(place.name, spec.resources.storage_mb));
   RETURN_IF_ERROR(places_.cgroups().limit(place.name, spec.resources));
-  if (spec.network == model::NetworkMode::none) {
-    RETURN_IF_ERROR(places_.network().set_open(place.index, false));
+  Record& record = sandbox.record;
+  if (spec.network.mode != model::NetworkMode::open) {
+    record.network = spec.network;
+    record.network_mark = new_mark();
+    RETURN_IF_ERROR(places_.network().set_policy(place.index, record.network, record.network_mark));
+  }
+  if (spec.network.mode == model::NetworkMode::allow) {
+    RETURN_IF_ERROR(ensure_name_server(place.area_mount.get()));
   }
   base::fault_point("node.create.limits");
   ASSIGN_OR_RETURN(const Fd root, make_sandbox_root(place, layers.folders,
@@ -237,7 +255,6 @@ Result<void> Supervisor::prepare(Sandbox& sandbox, Place& place, const model::Sa
   place.folder = folder;
   base::fault_point("node.create.folder");
 
-  Record& record = sandbox.record;
   record.id = spec.id;
   record.index = place.index;
   record.pid = place.shell->pid();
@@ -393,7 +410,7 @@ net::Task<Result<void>> Supervisor::remove_cgroups(uint32_t index) {
   co_return base::fail(ErrorCode::internal, "the cgroups of sandbox ", index, " stay in use");
 }
 
-Result<void> Supervisor::set_network(const std::string& id, model::NetworkMode mode) {
+Result<void> Supervisor::set_network(const std::string& id, model::NetworkPolicy policy) {
   const auto found = sandboxes_.find(id);
   if (found == sandboxes_.end()) {
     return base::fail(ErrorCode::not_found, "sandbox ", id, " does not exist");
@@ -401,7 +418,18 @@ Result<void> Supervisor::set_network(const std::string& id, model::NetworkMode m
   if (!found->second->has_place || found->second->removing) {
     return base::fail(ErrorCode::not_ready, "sandbox ", id, " is not ready");
   }
-  return places_.network().set_open(found->second->record.index, mode == model::NetworkMode::open);
+  // On disk first: should the node end in between, the next one makes it so.
+  Record& record = found->second->record;
+  const Record before = record;
+  record.network = std::move(policy);
+  record.network_mark = new_mark();
+  RETURN_IF_ERROR(write_record(folder_of(id), record));
+  auto set = places_.network().set_policy(record.index, record.network, record.network_mark);
+  if (!set) {
+    record = before;
+    [[maybe_unused]] const auto written = write_record(folder_of(id), record);
+  }
+  return set;
 }
 
 Result<void> Supervisor::recover() {
@@ -435,7 +463,9 @@ void Supervisor::recover_one(const std::string& name) {
                      .start_ms = record->start_ms};
   sandbox->record = std::move(*record);
   sandboxes_[name] = sandbox;
-  const auto adopted = survivor ? places_.adopt(sandbox->record.index) : Result<void>{};
+  const auto adopted = survivor ? places_.adopt(sandbox->record.index, sandbox->record.network,
+                                                sandbox->record.network_mark)
+                                : Result<void>{};
   if (survivor && adopted) {
     sandbox->has_place = true;
     sandbox->status.state = State::ready;

@@ -51,7 +51,7 @@ class Supervisor {
   [[nodiscard]] base::Result<Usage> usage_of(const std::string& id) const;  // not_found, not_ready
   // Ends when nothing of it is left; unknown ids are fine.
   net::Task<base::Result<void>> remove(std::string id);
-  base::Result<void> set_network(const std::string& id, model::NetworkMode mode);
+  base::Result<void> set_network(const std::string& id, model::NetworkPolicy policy);
 
   // Told of every change, in order.
   void set_listener(std::function<void(const Change&)> listener) {

@@ -1,6 +1,7 @@
 #include "server/answers_json.h"
 
 #include "service/cpus.h"
+#include "service/create_request.h"
 
 namespace server {
 namespace {
@@ -102,7 +103,7 @@ Object sandbox_json(const service::SandboxRow& row, const service::Admission& ad
       {"team", row.team},
       {"owner", row.owner},
       {"isolation", row.isolation},
-      {"network", Object{{"mode", model::to_string(row.network)}}},
+      {"network", service::network_json(row.network)},
       {"no_new_privileges", row.no_new_privileges},
       {"containers", containers},
       {"queue", queue_json(admission.place_of(row))},

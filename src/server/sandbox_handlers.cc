@@ -212,7 +212,7 @@ Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const auto row, co_await application.sandboxes.patch(
                                           exchange.caller(), exchange.segment(0), std::move(body)));
   exchange.note("lease_sec", row.lease_sec);
-  exchange.note("network", model::to_string(row.network));
+  exchange.note("network", service::audit_text(model::to_text(row.network)));
   exchange.note("labels", row.labels.size());
   co_return co_await exchange.answer_json(
       200, wire::json::serialize(sandbox_json(row, application.sandboxes.admission())));

@@ -75,7 +75,7 @@ TEST_F(SandboxRoutes, bad_input_names_its_field_and_leaves_nothing) {
       {"{" + fine + R"(,"lease_sec":0})", 422, "invalid_field", "lease_sec"},
       {"{" + fine + R"(,"lease_sec":1801})", 422, "invalid_field", "lease_sec"},
       {"{" + fine + R"(,"isolation":"vm"})", 422, "not_supported", "isolation"},
-      {"{" + fine + R"(,"network":{"mode":"allow","allow":["x"]}})", 422, "not_supported",
+      {"{" + fine + R"(,"network":{"mode":"allow","allow":["x:1"]}})", 422, "invalid_field",
        "network.allow"},
       {"{" + fine + R"(,"network":{"mode":"off"}})", 422, "invalid_field", "network.mode"},
       {"{" + fine + R"(,"network":{"mode":"none","x":1}})", 422, "unknown_field", "network.x"},

@@ -241,7 +241,7 @@ Task<Result<void>> Builds::fetch_base(const BuildRow& build, std::string name, O
   model::SandboxSpec spec;
   spec.id = base_of_build(build.id, image);
   spec.resources = {.millicpus = 1'000, .memory_mb = 256, .storage_mb = 64, .pids = 64};
-  spec.network = model::NetworkMode::none;
+  spec.network.mode = model::NetworkMode::none;
   CO_ASSIGN_OR_RETURN(spec.registry, registries_.access(build.team, image));
   model::ContainerSpec main;
   main.image = image;

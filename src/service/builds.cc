@@ -5,6 +5,7 @@
 #include "base/sys.h"
 #include "model/image_reference.h"
 #include "service/build_names.h"
+#include "service/create_request.h"
 
 namespace service {
 namespace {
@@ -195,7 +196,7 @@ Task<Result<void>> Builds::create_builder(const Team& team, std::string id) {
   spec.id = id;
   spec.builder = true;
   spec.resources = limits_.resources;
-  spec.network = model::parse_network_mode(team.network).value_or(model::NetworkMode::none);
+  spec.network = team_network(team);
   model::ContainerSpec main;
   main.image = "builder";  // the engine knows which
   spec.containers.push_back(std::move(main));

@@ -221,21 +221,30 @@ Result<void> check_image_allowed(const Team& team, std::string_view normalised) 
                     normalised, "'");
 }
 
-Result<model::NetworkMode> parse_network(const wire::json::Object& object,
-                                         const std::string& field) {
+Result<model::NetworkPolicy> parse_network(const wire::json::Object& object,
+                                           const std::string& field) {
   Reader reader(object, field);
   ASSIGN_OR_RETURN(const auto mode, reader.required<std::string>("mode"));
   ASSIGN_OR_RETURN(const auto allow, reader.optional<std::vector<std::string>>("allow"));
   RETURN_IF_ERROR(reader.finish());
-  if (mode == "allow" || allow) {
-    return not_supported(reader.path("allow"), "an egress allow-list");
+  return model::make_network_policy(mode, allow, field);
+}
+
+wire::json::Object network_json(const model::NetworkPolicy& policy) {
+  wire::json::Object out{{"mode", model::to_string(policy.mode)}};
+  if (policy.mode == model::NetworkMode::allow) {
+    wire::json::Array entries;
+    for (const std::string& entry : policy.allow) {
+      entries.emplace_back(entry);
+    }
+    out["allow"] = std::move(entries);
   }
-  const auto parsed = model::parse_network_mode(mode);
-  if (!parsed) {
-    return fail_field(reader.path("mode"), "'", reader.path("mode"),
-                      "' must be open, none or allow");
-  }
-  return *parsed;
+  return out;
+}
+
+model::NetworkPolicy team_network(const Team& team) {
+  return model::parse_network_policy(team.network)
+      .value_or(model::NetworkPolicy{.mode = model::NetworkMode::none, .allow = {}});
 }
 
 Result<CreateRequest> parse_create(const wire::json::Object& object, const CreateLimits& limits) {
@@ -264,8 +273,7 @@ Result<CreateRequest> parse_create(const wire::json::Object& object, const Creat
   if (network) {
     ASSIGN_OR_RETURN(request.spec.network, parse_network(*network, "network"));
   } else {
-    const auto mode = model::parse_network_mode(team.network);
-    request.spec.network = mode.value_or(model::NetworkMode::none);
+    request.spec.network = team_network(team);
   }
   ASSIGN_OR_RETURN(const auto no_new_privileges, reader.optional<bool>("no_new_privileges"));
   request.spec.no_new_privileges = no_new_privileges.value_or(false);

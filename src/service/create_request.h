@@ -35,14 +35,19 @@ struct CreateLimits {
 base::Result<CreateRequest> parse_create(const wire::json::Object& body,
                                          const CreateLimits& limits);
 
-// {"mode": "open"}, the value of `field`.
-base::Result<model::NetworkMode> parse_network(const wire::json::Object& object,
-                                               const std::string& field);
+// {"mode": "allow", "allow": ["example.com"]}, the value of `field`.
+base::Result<model::NetworkPolicy> parse_network(const wire::json::Object& object,
+                                                 const std::string& field);
+
+// How the API shows it.
+wire::json::Object network_json(const model::NetworkPolicy& policy);
+// Of a sandbox that names none.
+model::NetworkPolicy team_network(const Team& team);
 
 struct PatchRequest {
   std::optional<std::map<std::string, std::string>> labels;
   std::optional<int64_t> lease_sec;
-  std::optional<model::NetworkMode> network;
+  std::optional<model::NetworkPolicy> network;
 };
 
 base::Result<PatchRequest> parse_patch(std::string_view body, const Team& team);

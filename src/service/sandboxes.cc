@@ -40,7 +40,7 @@ AuditRecord created_record(const SandboxRow& row) {
                       {"millicpus", row.resources.millicpus},
                       {"memory_mb", row.resources.memory_mb},
                       {"storage_mb", row.resources.storage_mb},
-                      {"network", model::to_string(row.network)},
+                      {"network", audit_text(model::to_text(row.network))},
                       {"lease_sec", row.lease_sec}}};
 }
 

@@ -334,8 +334,8 @@ Result<void> read_flags(Reader& reader, Team& team) {
   team.reclaim = reclaim.value_or(team.reclaim);
   ASSIGN_OR_RETURN(const auto network, reader.optional<Object>("network"));
   if (network) {
-    ASSIGN_OR_RETURN(const auto mode, parse_network(*network, reader.path("network")));
-    team.network = model::to_string(mode);
+    ASSIGN_OR_RETURN(const auto policy, parse_network(*network, reader.path("network")));
+    team.network = model::to_text(policy);
   }
   return {};
 }
@@ -412,7 +412,7 @@ Object team_json(const Team& team) {
                 {"start_max_sec", team.start_max_sec},
                 {"pids", team.pids},
                 {"isolation", texts_json(team.isolation)},
-                {"network", Object{{"mode", team.network}}},
+                {"network", network_json(team_network(team))},
                 {"members", std::move(members)}};
 }
 

@@ -42,7 +42,7 @@ struct Team {
   int64_t start_max_sec = 1'800;
   int64_t pids = 1'024;
   std::vector<std::string> isolation{"container"};
-  std::string network = "open";  // mode where a request names none
+  std::string network = "open";  // model::to_text of the policy where a request names none
   // How far beyond its quota with what others leave idle, and how much of its own idle quota others
   // may take. Not set: no limit; 0: nothing.
   std::optional<int64_t> borrow_millicpus;
@@ -90,7 +90,7 @@ struct Sandbox {
   std::optional<std::string> user;
   std::optional<std::string> workdir;
   std::string isolation = "container";
-  model::NetworkMode network = model::NetworkMode::open;
+  model::NetworkPolicy network;
   bool no_new_privileges = false;
   bool run_entrypoint = false;
   bool always_pull = false;

@@ -16,10 +16,10 @@ std::optional<std::string> optional_text(const Statement& row, int column) {
 
 Result<Sandbox> read_sandbox(const Statement& row) {
   const auto state = model::parse_sandbox_state(row.get_text(3));
-  const auto network = model::parse_network_mode(row.get_text(16));
+  const auto network = model::parse_network_policy(row.get_text(16));
   if (!state || !network) {
     return base::fail(base::ErrorCode::internal, "database: sandbox ", row.get_text(0),
-                      " has an unknown state or network mode");
+                      " has an unknown state or network policy");
   }
   ASSIGN_OR_RETURN(Labels labels, parse_map(row.get_text(11)));
   ASSIGN_OR_RETURN(std::string environment, unseal_text(row.get_text(12)));
@@ -80,7 +80,7 @@ void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sa
       sandbox.message, sandbox.image, sandbox.resources.millicpus, sandbox.resources.memory_mb,
       sandbox.resources.storage_mb, sandbox.resources.pids, map_text(sandbox.labels),
       seal_text(sandbox.environment_sealed), sandbox.user, sandbox.workdir, sandbox.isolation,
-      model::to_string(sandbox.network), sandbox.no_new_privileges, sandbox.run_entrypoint,
+      model::to_text(sandbox.network), sandbox.no_new_privileges, sandbox.run_entrypoint,
       sandbox.always_pull, sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest,
       sandbox.node, sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
       sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,

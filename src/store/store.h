@@ -119,7 +119,7 @@ struct SandboxPatch {
   std::optional<Labels> labels;  // all of them anew
   std::optional<int64_t> lease_sec;
   std::optional<int64_t> lease_expires_ms;
-  std::optional<model::NetworkMode> network;
+  std::optional<model::NetworkPolicy> network;
   std::vector<Event> events;
 };
 

@@ -230,7 +230,7 @@ Result<Sandbox> Store::patch_sandbox(std::string_view team, std::string_view id,
       ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
       const auto labels = patch.labels ? std::optional(map_text(*patch.labels)) : std::nullopt;
       const auto network =
-          patch.network ? std::optional(model::to_string(*patch.network)) : std::nullopt;
+          patch.network ? std::optional(model::to_text(*patch.network)) : std::nullopt;
       statement.bind(labels, patch.lease_sec, patch.lease_expires_ms, network, team, id);
       ASSIGN_OR_RETURN(patched, read_one_sandbox(statement));
     }

@@ -43,7 +43,7 @@ TEST_P(StoreTest, a_sandbox_comes_back_field_by_field) {
   Sandbox row = sandbox("sbx-a");
   row.labels = {{"a", "1"}, {"b", "\"quoted\""}};
   row.user = "";
-  row.network = model::NetworkMode::none;
+  row.network = {.mode = model::NetworkMode::allow, .allow = {"a.b", "10.0.0.0/8"}};
   row.no_new_privileges = true;
   row.always_pull = true;
   row.lease_sec = 60;
@@ -64,7 +64,7 @@ TEST_P(StoreTest, a_sandbox_comes_back_field_by_field) {
   EXPECT_EQ(found->environment_sealed, row.environment_sealed);
   EXPECT_EQ(found->user, std::optional<std::string>(""));
   EXPECT_EQ(found->workdir, std::nullopt);
-  EXPECT_EQ(found->network, model::NetworkMode::none);
+  EXPECT_EQ(found->network, row.network);
   EXPECT_TRUE(found->no_new_privileges);
   EXPECT_FALSE(found->run_entrypoint);
   EXPECT_TRUE(found->always_pull);
@@ -244,11 +244,13 @@ TEST_P(StoreTest, patch_replaces_labels_and_their_filter) {
   Sandbox a = sandbox("sbx-a");
   a.labels = {{"task", "one"}};
   insert(a);
-  const auto patched = store().patch_sandbox(
-      kTeam, "sbx-a", {.labels = Labels{{"task", "two"}}, .network = model::NetworkMode::none});
+  const auto patched =
+      store().patch_sandbox(kTeam, "sbx-a",
+                            {.labels = Labels{{"task", "two"}},
+                             .network = model::NetworkPolicy{.mode = model::NetworkMode::none}});
   ASSERT_TRUE(patched.has_value()) << patched.error().message;
   EXPECT_EQ(patched->labels, (Labels{{"task", "two"}}));
-  EXPECT_EQ(patched->network, model::NetworkMode::none);
+  EXPECT_EQ(patched->network.mode, model::NetworkMode::none);
   EXPECT_TRUE(listed({.labels = {{"task", "one"}}}).empty());
   EXPECT_EQ(listed({.labels = {{"task", "two"}}}).size(), 1U);
   (void)store().set_state(kTeam, "sbx-a",

@@ -274,13 +274,13 @@ Task<Result<void>> FakeEngine::remove(std::string id) {
   co_return Result<void>{};
 }
 
-Task<Result<void>> FakeEngine::set_network(std::string id, model::NetworkMode mode) {
+Task<Result<void>> FakeEngine::set_network(std::string id, model::NetworkPolicy policy) {
   CO_RETURN_IF_ERROR(available());
   const auto found = records_.find(id);
   if (found == records_.end()) {
     co_return no_such_sandbox(id);
   }
-  found->second.spec.network = mode;
+  found->second.spec.network = std::move(policy);
   co_return Result<void>{};
 }
 

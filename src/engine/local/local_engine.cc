@@ -64,8 +64,8 @@ Task<Result<void>> LocalEngine::remove(std::string id) {
   co_return Result<void>{};
 }
 
-Task<Result<void>> LocalEngine::set_network(std::string id, model::NetworkMode mode) {
-  Object fields{{"id", id}, {"network", model::to_string(mode)}};
+Task<Result<void>> LocalEngine::set_network(std::string id, model::NetworkPolicy policy) {
+  Object fields{{"id", id}, {"network", model::to_text(policy)}};
   CO_RETURN_IF_ERROR(co_await node_.call("set_network", std::move(fields), kAnswerPatience));
   co_return Result<void>{};
 }

@@ -36,7 +36,7 @@ class LocalEngine final : public Engine {
   net::Task<Result<Status>> get(std::string id) override;
   net::Task<Result<std::vector<Status>>> list() override;
   net::Task<Result<void>> remove(std::string id) override;
-  net::Task<Result<void>> set_network(std::string id, model::NetworkMode mode) override;
+  net::Task<Result<void>> set_network(std::string id, model::NetworkPolicy policy) override;
   net::Task<Result<std::vector<Usage>>> usage(std::string id) override;
   net::Task<Result<Change>> next_change() override;
   net::Task<Result<std::unique_ptr<AgentConnection>>> connect(std::string id) override;

@@ -252,7 +252,7 @@ Task<void> sends_spec(LocalEngine& engine, ScriptedNode& node, net::TaskGroup& c
   spec.id = "sbx-a";
   spec.containers.push_back({.image = "i", .environment = {{"A", "1"}}, .user = "u"});
   spec.resources = {.millicpus = 1, .memory_mb = 2, .storage_mb = 3, .pids = 4};
-  spec.network = model::NetworkMode::none;
+  spec.network = {.mode = model::NetworkMode::allow, .allow = {"a.b", "10.0.0.0/8"}};
   spec.registry.password = base::Secret("p");
   Result<Status> out;
   calls.spawn(create_into(engine, std::move(spec), out));
@@ -261,7 +261,8 @@ Task<void> sends_spec(LocalEngine& engine, ScriptedNode& node, net::TaskGroup& c
   EXPECT_EQ(
       wire::json::serialize(sent),
       R"({"id":"sbx-a","containers":[{"name":"main","image":"i","env":{"A":"1"},"user":"u"}],)"
-      R"("resources":{"millicpus":1,"memory_mb":2,"storage_mb":3,"pids":4},"network":"none",)"
+      R"("resources":{"millicpus":1,"memory_mb":2,"storage_mb":3,"pids":4},)"
+      R"("network":"allow a.b 10.0.0.0/8",)"
       R"("no_new_privileges":false,"always_pull":false,"registry":{"password":"p"}})");
   node.answer(request, status("sbx-a", "starting"));
   co_await calls.join();

@@ -126,7 +126,7 @@ Object spec_to_json(const model::SandboxSpec& spec) {
                                   {"memory_mb", spec.resources.memory_mb},
                                   {"storage_mb", spec.resources.storage_mb},
                                   {"pids", spec.resources.pids}}},
-             {"network", model::to_string(spec.network)},
+             {"network", model::to_text(spec.network)},
              {"no_new_privileges", spec.no_new_privileges},
              {"always_pull", spec.always_pull}};
   if (spec.builder) {

@@ -33,7 +33,7 @@ constexpr size_t kStatusMax = 16 * 1024;
 constexpr size_t kProgramMax = 64 * 1024 * 1024;
 
 bool has_programs(const std::string& folder) {
-  for (const char* const name : {"sandbox-node", "sandbox-agent", "sandbox-image"}) {
+  for (const char* const name : {"sandbox-node", "sandbox-agent", "sandbox-image", "sandbox-dns"}) {
     if (::access(base::cat(folder, "/", name).c_str(), X_OK) != 0) {
       return false;
     }
@@ -178,6 +178,7 @@ bool NodeProcess::spawn() {
   const std::string program = programs_ + "/sandbox-node";
   const std::string agent = programs_ + "/sandbox-agent";
   const std::string helper = programs_ + "/sandbox-image";
+  const std::string names = programs_ + "/sandbox-dns";
   const std::string ids = base::cat(id_base());
   const std::string name_prefix = prefix();
   const std::string subnet = base::cat("10.", 210 + slot_, ".0.0/16");
@@ -190,6 +191,8 @@ bool NodeProcess::spawn() {
                              agent.c_str(),
                              "--image-helper",
                              helper.c_str(),
+                             "--dns-helper",
+                             names.c_str(),
                              "--shells",
                              "4",
                              "--storage-pool-mb",

@@ -1,4 +1,4 @@
-#include "jail/image_process.h"
+#include "jail/confined_process.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,7 +26,6 @@ using base::cat;
 using base::Fd;
 using base::Result;
 
-constexpr uint32_t kIds = 65536;
 constexpr int kControlDescriptor = 3;
 // What a machine behind a proxy needs; nothing else of the node's environment is passed on.
 constexpr std::array kKeptVariables = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
@@ -34,6 +33,7 @@ constexpr std::array kKeptVariables = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
 
 struct Start {
   int program;
+  const char* name;
   int control;
   int gate;  // readable once the ids are mapped
   char* const* environment;
@@ -64,9 +64,7 @@ struct Start {
                                           : ::dup2(start.control, kControlDescriptor) < 0) {
     ::_exit(1);
   }
-  char name[] = "sandbox-image";
-  char flag[] = "--serve";
-  char* const arguments[] = {static_cast<char*>(name), static_cast<char*>(flag), nullptr};
+  const char* const arguments[] = {start.name, "--serve", nullptr};
   ::syscall(SYS_execveat, start.program, "", arguments, start.environment, AT_EMPTY_PATH);
   ::_exit(127);
 }
@@ -83,7 +81,7 @@ std::vector<std::string> kept_environment() {
 
 }  // namespace
 
-ImageProcess::~ImageProcess() {
+ConfinedProcess::~ConfinedProcess() {
   if (process_) {
     ::syscall(SYS_pidfd_send_signal, process_.get(), SIGKILL, nullptr, 0);
     siginfo_t info{};
@@ -93,10 +91,10 @@ ImageProcess::~ImageProcess() {
   }
 }
 
-Result<ImageProcess> ImageProcess::start(const std::string& program, uint32_t id_base) {
+Result<ConfinedProcess> ConfinedProcess::start(const ConfinedOptions& options) {
   // Everything the child needs is ready before it exists. The program's descriptor is opened to a
   // number above 3, which the child overwrites.
-  ASSIGN_OR_RETURN(Fd low, base::sys::open(program, O_PATH));
+  ASSIGN_OR_RETURN(Fd low, base::sys::open(options.program, O_PATH));
   const Fd executable(::fcntl(low.get(), F_DUPFD_CLOEXEC, kControlDescriptor + 1));
   low.reset();
   ASSIGN_OR_RETURN(auto sockets, base::sys::make_socket_pair(SOCK_STREAM));
@@ -108,24 +106,27 @@ Result<ImageProcess> ImageProcess::start(const std::string& program, uint32_t id
   }
   environment.push_back(nullptr);
 
+  const std::string name = options.program.substr(options.program.rfind('/') + 1);
+
   int pidfd = -1;
   clone_args args{};
-  args.flags =
-      CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS | CLONE_PIDFD;
+  args.flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWIPC | CLONE_NEWUTS |
+               CLONE_PIDFD | (options.own_network ? uint64_t{CLONE_NEWNET} : 0);
   args.pidfd = reinterpret_cast<uint64_t>(&pidfd);
   args.exit_signal = SIGCHLD;
   const auto pid = static_cast<pid_t>(::syscall(SYS_clone3, &args, sizeof args));
   if (pid < 0) {
-    return base::fail_errno(errno, "clone3 of the image helper");
+    return base::fail_errno(errno, "clone3 of ", options.program);
   }
   if (pid == 0) {
     ::close(gate.second.get());
-    run_child({executable.get(), sockets.second.get(), gate.first.get(), environment.data()});
+    run_child({executable.get(), name.c_str(), sockets.second.get(), gate.first.get(),
+               environment.data()});
   }
-  ImageProcess process;
+  ConfinedProcess process;
   process.process_ = Fd(pidfd);
   process.control = std::move(sockets.first);
-  const std::string map = cat("0 ", id_base, " ", kIds, "\n");
+  const std::string map = cat("0 ", options.id_base, " ", options.ids, "\n");
   RETURN_IF_ERROR(base::sys::write_file(cat("/proc/", pid, "/uid_map"), map));
   RETURN_IF_ERROR(base::sys::write_file(cat("/proc/", pid, "/gid_map"), map));
   ASSIGN_OR_RETURN(process.user_namespace_,
@@ -134,7 +135,7 @@ Result<ImageProcess> ImageProcess::start(const std::string& program, uint32_t id
   return process;
 }
 
-Result<Fd> ImageProcess::map_folder(const std::string& folder, bool writable) const {
+Result<Fd> ConfinedProcess::map_folder(const std::string& folder, bool writable) const {
   Fd mount(::open_tree(AT_FDCWD, folder.c_str(), OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
   if (!mount) {
     return base::fail_errno(errno, "open_tree ", folder);

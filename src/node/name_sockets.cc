@@ -1,0 +1,91 @@
+#include "node/name_sockets.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace node {
+
+using base::Fd;
+using base::Result;
+
+namespace {
+
+constexpr uint32_t kLoopbackIndex = 1;
+// Not 53: a name server of the host that listens on every address there must not be heard by
+// sandboxes while there is no node. Always the same, so that a connection tracked before a restart
+// leads to the right one behind it.
+constexpr uint16_t kPort = 10'053;
+constexpr int kBacklog = 64;
+
+void add_address(NetlinkBatch& batch, std::string_view what, uint16_t type, uint16_t flags,
+                 uint32_t address) {
+  batch.begin(what, type, flags);
+  batch.header(ifaddrmsg{.ifa_family = AF_INET,
+                         .ifa_prefixlen = 32,
+                         .ifa_scope = RT_SCOPE_HOST,
+                         .ifa_index = kLoopbackIndex});
+  batch.attribute_number(IFA_LOCAL, htonl(address));
+  batch.attribute_number(IFA_ADDRESS, htonl(address));
+  batch.end();
+}
+
+// Returns the port.
+Result<uint16_t> bind_to(const Fd& socket, uint32_t address) {
+  const int one = 1;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(kPort);
+  name.sin_addr.s_addr = htonl(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&name);
+  if (::bind(socket.get(), generic, sizeof name) != 0) {
+    name.sin_port = 0;
+    if (::bind(socket.get(), generic, sizeof name) != 0) {
+      return base::fail_errno(errno, "bind a socket for names");
+    }
+  }
+  socklen_t size = sizeof name;
+  if (::getsockname(socket.get(), generic, &size) != 0) {
+    return base::fail_errno(errno, "ask for the port of a socket");
+  }
+  return ntohs(name.sin_port);
+}
+
+}  // namespace
+
+Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address) {
+  NetlinkBatch batch;
+  add_address(batch, "set the address for names", RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE,
+              address);
+  RETURN_IF_ERROR(host.run(batch));
+  constexpr int kFlags = SOCK_NONBLOCK | SOCK_CLOEXEC;
+  NameSockets sockets{.address = address,
+                      .udp = Fd(::socket(AF_INET, SOCK_DGRAM | kFlags, 0)),
+                      .tcp = Fd(::socket(AF_INET, SOCK_STREAM | kFlags, 0))};
+  if (!sockets.udp || !sockets.tcp) {
+    return base::fail_errno(errno, "make a socket for names");
+  }
+  ASSIGN_OR_RETURN(sockets.udp_port, bind_to(sockets.udp, address));
+  ASSIGN_OR_RETURN(sockets.tcp_port, bind_to(sockets.tcp, address));
+  if (::listen(sockets.tcp.get(), kBacklog) != 0) {
+    return base::fail_errno(errno, "listen for names");
+  }
+  return sockets;
+}
+
+Result<void> remove_name_address(Netlink& host, uint32_t address) {
+  NetlinkBatch batch;
+  add_address(batch, "remove the address for names", RTM_DELADDR, 0, address);
+  auto removed = host.run(batch);
+  if (!removed && removed.error().errno_value != EADDRNOTAVAIL) {
+    return removed;
+  }
+  return {};
+}
+
+}  // namespace node

@@ -1,0 +1,27 @@
+// The address and the sockets that name queries of sandboxes with an allow-list are led to. The
+// address is the first of the sandboxes' subnet, which no sandbox has, on the host's loopback
+// interface; the firewall lets nobody else reach it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "node/netlink.h"
+
+namespace node {
+
+struct NameSockets {
+  uint32_t address = 0;  // host byte order
+  base::Fd udp;
+  base::Fd tcp;
+  uint16_t udp_port = 0;
+  uint16_t tcp_port = 0;
+};
+
+// Puts the address there (again) and binds; the ports are the same each time unless they are taken.
+base::Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address);
+// Takes the address away. Absent is fine.
+base::Result<void> remove_name_address(Netlink& host, uint32_t address);
+
+}  // namespace node
