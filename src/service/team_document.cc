@@ -342,10 +342,19 @@ Result<void> read_flags(Reader& reader, Team& team) {
 
 void add_changes(std::vector<FieldChange>& out, const std::string& prefix, const Object& from,
                  const Object& to) {
+  const auto name_of = [&prefix](std::string_view key) {
+    return prefix.empty() ? std::string(key) : base::cat(prefix, ".", key);
+  };
+  // A list goes with one mode of the network only.
+  for (const auto& field : from) {
+    if (!to.contains(field.key())) {
+      out.push_back({.field = name_of(field.key()), .from = field.value(), .to = nullptr});
+    }
+  }
   for (const auto& field : to) {
-    const Value& before = from.at(field.key());
-    std::string name = prefix.empty() ? std::string(field.key())
-                                      : base::cat(prefix, ".", std::string_view(field.key()));
+    const Value* known = from.if_contains(field.key());
+    const Value before = known == nullptr ? Value() : *known;
+    std::string name = name_of(field.key());
     if (before.is_object() && field.value().is_object()) {
       add_changes(out, name, before.get_object(), field.value().get_object());
     } else if (before != field.value()) {
