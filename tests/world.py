@@ -31,8 +31,9 @@ def reachable(host: str, port: int) -> bool:
 
 
 @contextlib.contextmanager
-def running(name: str, link: str, host: str, peers: list[str], port: int):
-    """`host` is this machine's address towards it, `peers` are its own, where PROGRAM serves.
+def running(name: str, link: str, host: str, peers: list[str], port: int,
+            program: str = PROGRAM):
+    """`host` is this machine's address towards it, `peers` are its own, where `program` serves.
     Reached by routing through this machine."""
     ip("netns", "delete", name, check=False)
     ip("netns", "add", name)
@@ -43,7 +44,7 @@ def running(name: str, link: str, host: str, peers: list[str], port: int):
         ip("-n", name, "addr", "add", f"{address}/{BITS}", "dev", "inner")
     ip("-n", name, "link", "set", "inner", "up")
     server = subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c",
-                               PROGRAM.format(port=port)])
+                               program.format(port=port)])
     try:
         eventually(lambda: reachable(peers[0], port), what="the server outside")
         yield

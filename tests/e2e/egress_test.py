@@ -4,69 +4,45 @@ An instance of its own, whose names are asked of a name server of this test; the
 namespace with a server on several addresses.
 """
 
-import contextlib
 import os
 import signal
 import socket
 import socketserver
 import struct
 import subprocess
-import sys
 import threading
 
 import pytest
 
 import deployment
+import world
 from deployment import LANE, eventually
 
 NET = 16 * LANE  # of 203.0.113.0/24, /28 a lane
 HOST = f"203.0.113.{NET + 1}"
 ONE, TWO, THREE, FOUR = (f"203.0.113.{NET + last}" for last in range(2, 6))
-WORLD = f"sgtest-world-{LANE}"
-LINK = f"tstw{LANE}"
 PORT = 18098
 A, CNAME, TXT, AAAA = 1, 5, 16, 28
 
 # An echo that says where it is first.
-SERVER = f"""
-import socket, threading
+SERVER = """
+import contextlib, socket, threading
 def serve(peer):
-    peer.sendall(peer.getsockname()[0].encode() + b"\\n")
-    while (data := peer.recv(100)):
-        peer.sendall(data)
-listener = socket.create_server(("0.0.0.0", {PORT}))
+    with contextlib.suppress(OSError):  # those who are cut
+        peer.sendall(peer.getsockname()[0].encode() + b"\\n")
+        while (data := peer.recv(100)):
+            peer.sendall(data)
+listener = socket.create_server(("0.0.0.0", {port}))
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 """
 
 
-def ip(*argv: str, check: bool = True) -> None:
-    subprocess.run(["ip", *argv], check=check, capture_output=not check)
-
-
 @pytest.fixture(scope="module", autouse=True)
-def world():
-    ip("netns", "delete", WORLD, check=False)
-    ip("netns", "add", WORLD)
-    ip("link", "add", LINK, "type", "veth", "peer", "inner", "netns", WORLD)
-    ip("addr", "add", f"{HOST}/28", "dev", LINK)
-    ip("link", "set", LINK, "up")
-    for address in (ONE, TWO, THREE, FOUR):
-        ip("-n", WORLD, "addr", "add", f"{address}/28", "dev", "inner")
-    ip("-n", WORLD, "link", "set", "inner", "up")
-    server = subprocess.Popen(["ip", "netns", "exec", WORLD, sys.executable, "-c", SERVER])
-    eventually(host_reaches, what="the server in the world")
-    yield
-    server.kill()
-    server.wait()
-    ip("netns", "delete", WORLD)
-
-
-def host_reaches() -> bool:
-    with contextlib.suppress(OSError):
-        socket.create_connection((ONE, PORT), 1).close()
-        return True
-    return False
+def the_world():
+    with world.running(f"sgtest-world-{LANE}", f"tstw{LANE}", HOST, [ONE, TWO, THREE, FOUR], PORT,
+                       SERVER):
+        yield
 
 
 class Names:
