@@ -11,14 +11,17 @@ import pytest
 import builder
 from conftest import ENVIRONMENT, TASKS
 from deployment import eventually
+from world import running as running_world
 
 PATIENCE_SEC = 120
+WORLD_PORT = 18097  # as the tasks say it
 BUILDS = builder.kept_folder().exists()
 NEEDS_BUILDS = {one.name for one in TASKS.iterdir()
                 if (one / "environment" / "Dockerfile").exists()}
 # Of each task: the oracle's reward, and the exception's type.
 EXPECTED = {
     "agent-timeout": (1, "AgentTimeoutError"),
+    "allowlist": (1, None),
     "background": (1, None),
     "broken-dockerfile": (None, "SandboxBuildFailedError"),
     "dockerfile": (1, None),
@@ -29,6 +32,7 @@ EXPECTED = {
     "image-user": (1, None),
     "large-files": (1, None),
     "multi-step": (1, None),
+    "network-phases": (1, None),
     "no-network": (1, None),
     "no-such-user": (0, None),
     "separate-verifier": (1, None),
@@ -46,7 +50,15 @@ def without_builds() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def oracle(harbor):
+def world():
+    """What the tasks with an allow-list connect to, or not."""
+    peers = [f"192.0.2.{last}" for last in (18, 19, 20)]
+    with running_world("sgtest-harbor", "tst-harbor", "192.0.2.17", peers, WORLD_PORT):
+        yield
+
+
+@pytest.fixture(scope="module")
+def oracle(harbor, world):
     return harbor.run(TASKS, "-a", "oracle", "-n", 4, *without_builds())
 
 
