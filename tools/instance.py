@@ -358,7 +358,7 @@ class Instance:
     def release_kernel_objects(self) -> None:
         """What outlives a node on purpose (it adopts it at the next start), or by a kill -9."""
         kill_processes_of_cgroups(self.settings.name_prefix)
-        remove_network(self.settings.name_prefix)
+        remove_network(self.settings.name_prefix, self.settings.subnet)
         unmount_beneath(self.state)
         remove_cgroups(self.settings.name_prefix)
 
@@ -418,22 +418,27 @@ def interfaces(prefix: str) -> list[str]:
             if name.startswith(prefix) and name[len(prefix):].isdigit()]
 
 
-def remove_network(prefix: str) -> None:
+def remove_network(prefix: str, subnet: str) -> None:
     for name in interfaces(prefix):
         subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
-    forget_iptables(prefix)
+    # Where the node's name server listens: the first address of the subnet.
+    address = subnet.split("/")[0]
+    subprocess.run(["ip", "addr", "del", f"{address}/32", "dev", "lo"], capture_output=True,
+                   check=False)
+    forget_iptables(prefix, address)
     for family, table in nft_tables():
         if table == prefix or table.startswith(f"{prefix}_") or table.startswith(f"{prefix}-"):
             subprocess.run(["nft", "delete", "table", family, table], capture_output=True,
                            check=False)
 
 
-def forget_iptables(prefix: str) -> None:
-    """The node's accept rules in a FORWARD chain whose policy is DROP (Docker's)."""
+def forget_iptables(prefix: str, address: str) -> None:
+    """The node's accept rules in chains whose policy is DROP (Docker's, a host firewall's)."""
     if shutil.which("iptables") is None:
         return
-    for direction in ("-i", "-o"):
-        rule = ["FORWARD", direction, f"{prefix}+", "-j", "ACCEPT"]
+    for match in (["FORWARD", "-i", f"{prefix}+"], ["FORWARD", "-o", f"{prefix}+"],
+                  ["INPUT", "-i", f"{prefix}+", "-d", address]):
+        rule = [*match, "-j", "ACCEPT"]
         while subprocess.run(["iptables", "-w", "-D", *rule], capture_output=True,
                              check=False).returncode == 0:
             pass

@@ -24,6 +24,7 @@ HERE = Path(__file__).resolve().parent
 GATEWAY_EXPOSURE_MAX = 20  # of systemd-analyze security, in tenths: "OK" begins at 50
 RELEASE = "bookworm"
 PREFIX = f"p{chr(ord('a') + deployment.LANE)}"
+SUBNET = f"10.{240 + deployment.LANE}.0.0/16"
 
 
 def run(*argv, **options) -> str:
@@ -60,7 +61,7 @@ def clean_root(made, tmp_path_factory):
         RELEASE, root, *image_recipe.apt_sources())
     yield root
     instance.kill_processes_of_cgroups(PREFIX)
-    instance.remove_network(PREFIX)
+    instance.remove_network(PREFIX, SUBNET)
     instance.remove_cgroups(PREFIX)
     run("rm", "-rf", "--one-file-system", root)
 
@@ -171,7 +172,7 @@ def configured_root(clean_root):
     with (etc / "gateway.conf").open("a") as file:
         file.write(f"listen = 127.0.0.1:{ports[0]}\nmetrics-listen = 127.0.0.1:{ports[1]}\n")
     with (etc / "node.conf").open("a") as file:
-        file.write(f"name-prefix = {PREFIX}\nsubnet = 10.{240 + deployment.LANE}.0.0/16\n"
+        file.write(f"name-prefix = {PREFIX}\nsubnet = {SUBNET}\n"
                    f"id-base = {900_000_000 + deployment.LANE * 1_000_000}\n"
                    "storage-driver = tmpfs\nshells = 2\n")
     return clean_root, f"http://127.0.0.1:{ports[0]}"
