@@ -17,6 +17,7 @@ import (
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/plugins/content/local"
+	dockerspec "github.com/moby/docker-image-spec/specs-go/v1"
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -30,6 +31,14 @@ type imageConfig struct {
 	Entrypoint   []string          `json:"entrypoint"`
 	Cmd          []string          `json:"cmd"`
 	ExposedPorts []string          `json:"exposed_ports"`
+
+	// Where the image has them.
+	Labels      map[string]string             `json:"labels"`
+	Volumes     map[string]struct{}           `json:"volumes"`
+	OnBuild     []string                      `json:"onbuild"`
+	Shell       []string                      `json:"shell"`
+	StopSignal  string                        `json:"stop_signal"`
+	Healthcheck *dockerspec.HealthcheckConfig `json:"healthcheck"`
 }
 
 // Files that every sandbox is given and mount points of its own: not the image's.
@@ -163,12 +172,19 @@ func assemble(ctx context.Context, store content.Store, name string) (digest.Dig
 	for _, port := range given.ExposedPorts {
 		ports[port] = struct{}{}
 	}
-	image := ocispec.Image{
-		Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
-		Config: ocispec.ImageConfig{User: given.User, Env: environmentList(given.Env),
-			Entrypoint: given.Entrypoint, Cmd: given.Cmd, WorkingDir: given.Workdir,
-			ExposedPorts: ports},
-		RootFS: ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.Digest}},
+	image := dockerspec.DockerOCIImage{
+		Image: ocispec.Image{
+			Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
+			RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.Digest}},
+		},
+		Config: dockerspec.DockerOCIImageConfig{
+			ImageConfig: ocispec.ImageConfig{User: given.User, Env: environmentList(given.Env),
+				Entrypoint: given.Entrypoint, Cmd: given.Cmd, WorkingDir: given.Workdir,
+				ExposedPorts: ports, Labels: given.Labels, Volumes: given.Volumes,
+				StopSignal: given.StopSignal},
+			DockerOCIImageConfigExt: dockerspec.DockerOCIImageConfigExt{
+				Healthcheck: given.Healthcheck, OnBuild: given.OnBuild, Shell: given.Shell},
+		},
 	}
 	body, err := json.Marshal(image)
 	if err != nil {

@@ -17,6 +17,9 @@ import (
 	"github.com/containerd/log"
 	"github.com/distribution/reference"
 	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/session"
+	"github.com/moby/buildkit/session/secrets/secretsprovider"
+	"github.com/moby/buildkit/session/sshforward/sshprovider"
 	"github.com/moby/buildkit/solver/errdefs"
 	spb "github.com/moby/buildkit/sourcepolicy/pb"
 	"github.com/moby/buildkit/util/progress/progressui"
@@ -145,12 +148,57 @@ func onlyGivenImages() *spb.Policy {
 		Selector: &spb.Selector{Identifier: "docker-image://*"}}}}
 }
 
+// The files of a folder by their names, which are ids; none where it is missing.
+func filesOf(folder string) (map[string]string, error) {
+	entries, err := os.ReadDir(folder)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	paths := map[string]string{}
+	for _, entry := range entries {
+		paths[entry.Name()] = filepath.Join(folder, entry.Name())
+	}
+	return paths, err
+}
+
+// What `RUN --mount=type=secret` and `type=ssh` are given. No step sees the files themselves.
+func givenSecrets(folder string) ([]session.Attachable, error) {
+	files, err := filesOf(filepath.Join(folder, "secrets"))
+	if err != nil {
+		return nil, err
+	}
+	values := map[string][]byte{}
+	for id, path := range files {
+		if values[id], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	given := []session.Attachable{secretsprovider.FromMap(values)}
+	keys, err := filesOf(filepath.Join(folder, "ssh"))
+	if err != nil || len(keys) == 0 {
+		return given, err
+	}
+	var agents []sshprovider.AgentConfig
+	for id, path := range keys {
+		agents = append(agents, sshprovider.AgentConfig{ID: id, Paths: []string{path}})
+	}
+	agent, err := sshprovider.NewSSHAgentProvider(agents)
+	if err != nil {
+		return nil, failure{reason: "build_failed", message: "ssh: " + err.Error()}
+	}
+	return append(given, agent), nil
+}
+
 func solveOptions(ctx context.Context, folder string, description *job) (*client.SolveOpt, error) {
 	store, err := openStore()
 	if err != nil {
 		return nil, err
 	}
 	attrs, err := attributes(ctx, description, store)
+	if err != nil {
+		return nil, err
+	}
+	secrets, err := givenSecrets(folder)
 	if err != nil {
 		return nil, err
 	}
@@ -167,6 +215,7 @@ func solveOptions(ctx context.Context, folder string, description *job) (*client
 		OCIStores:     map[string]content.Store{"bases": store},
 		SourcePolicy:  onlyGivenImages(),
 		SharedKey:     filepath.Base(folder),
+		Session:       secrets,
 		Exports: []client.ExportEntry{{Type: client.ExporterOCI,
 			Attrs: map[string]string{"compression": "uncompressed"},
 			Output: func(map[string]string) (io.WriteCloser, error) {
@@ -261,6 +310,11 @@ func reasonOf(err error) string {
 		return "dockerfile_invalid"
 	case strings.Contains(text, "not allowed by policy"), strings.Contains(text, "denied by policy"):
 		return "image_not_allowed"
+	}
+	// What names lines and no step is said while the Dockerfile is read.
+	var step *errdefs.VertexError
+	if len(errdefs.Sources(err)) > 0 && !errors.As(err, &step) {
+		return "dockerfile_invalid"
 	}
 	return "build_failed"
 }

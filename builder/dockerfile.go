@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sort"
 	"strconv"
 	"strings"
 
@@ -128,7 +127,15 @@ type walk struct {
 	known   arguments
 	lex     *shell.Lex
 	visited map[int]bool
-	images  map[string]bool
+	images  map[string]int // and the first line that names it
+	wrong   error
+}
+
+func firstLine(ranges []parser.Range) int {
+	if len(ranges) == 0 {
+		return 0
+	}
+	return ranges[0].Start.Line
 }
 
 func (w *walk) stageOf(name string, before int) (int, bool) {
@@ -140,25 +147,29 @@ func (w *walk) stageOf(name string, before int) (int, bool) {
 	return 0, false
 }
 
-func (w *walk) from(name string, before int) {
+func (w *walk) from(name string, before int, line int) {
 	if index, ok := w.stageOf(name, before); ok {
 		w.visit(index)
 		return
 	}
 	if name != "" && name != "scratch" && name != "context" {
-		w.images[name] = true
+		if _, known := w.images[name]; !known {
+			w.images[name] = line
+		}
 	}
 }
 
-func (w *walk) source(name string, before int) {
+func (w *walk) source(name string, before int, line int) {
 	if index, err := strconv.Atoi(name); err == nil {
-		if index >= 0 && index < len(w.stages) {
-			w.visit(index)
+		if index < 0 || index >= before {
+			w.wrong = invalid("line %d: there is no stage %d before it", line, index)
+			return
 		}
+		w.visit(index)
 		return
 	}
 	if name != "" {
-		w.from(name, before)
+		w.from(name, before, line)
 	}
 }
 
@@ -169,22 +180,23 @@ func (w *walk) visit(index int) {
 	w.visited[index] = true
 	stage := w.stages[index]
 	if word, err := w.lex.ProcessWordWithMatches(stage.BaseName, w.known); err == nil {
-		w.from(word.Result, index)
+		w.from(word.Result, index, firstLine(stage.Location))
 	}
 	for _, command := range stage.Commands {
 		switch c := command.(type) {
 		case *instructions.CopyCommand:
-			w.source(c.From, index)
+			w.source(c.From, index, firstLine(c.Location()))
 		case *instructions.RunCommand:
 			_ = c.Expand(func(word string) (string, error) { return word, nil })
 			for _, mount := range instructions.GetMounts(c) {
-				w.source(mount.From, index)
+				w.source(mount.From, index, firstLine(c.Location()))
 			}
 		}
 	}
 }
 
-func basesOf(folder string) ([]string, error) {
+// The images that the job is built on, with the line of each.
+func basesOf(folder string) (map[string]int, error) {
 	description, err := readJob(folder)
 	if err != nil {
 		return nil, err
@@ -206,7 +218,7 @@ func basesOf(folder string) ([]string, error) {
 	}
 	lex := shell.NewLex(parsed.EscapeToken)
 	w := walk{stages: stages, known: metaArguments(description, declared, lex), lex: lex,
-		visited: map[int]bool{}, images: map[string]bool{}}
+		visited: map[int]bool{}, images: map[string]int{}}
 	last := len(stages) - 1
 	if description.Target != "" {
 		index, ok := w.stageOf(description.Target, len(stages))
@@ -219,16 +231,16 @@ func basesOf(folder string) ([]string, error) {
 		}
 		last = index
 	}
-	w.visit(last)
-	names := make([]string, 0, len(w.images))
+	if w.visit(last); w.wrong != nil {
+		return nil, w.wrong
+	}
 	for name := range w.images {
-		// What is no reference is left to the frontend, which knows the line.
-		if _, err := reference.ParseNormalizedNamed(name); err == nil {
-			names = append(names, name)
+		// What is no reference is left to the frontend, which has the words for it.
+		if _, err := reference.ParseNormalizedNamed(name); err != nil {
+			delete(w.images, name)
 		}
 	}
-	sort.Strings(names)
-	return names, nil
+	return w.images, nil
 }
 
 // The parser's error with the line it knows.
@@ -243,7 +255,7 @@ func located(err error) string {
 	return err.Error()
 }
 
-// {"bases": [...]} or {"reason", "message"}: the answer is data, so the exit code is 0 for both.
+// {"bases": {NAME: LINE}} or {"reason", "message"}: the answer is data, so the exit code is 0 for both.
 func printBases(folder string) error {
 	bases, err := basesOf(folder)
 	var known failure
@@ -254,5 +266,5 @@ func printBases(folder string) error {
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(map[string][]string{"bases": bases})
+	return json.NewEncoder(os.Stdout).Encode(map[string]map[string]int{"bases": bases})
 }

@@ -7,6 +7,7 @@ require (
 	github.com/containerd/log v0.2.0
 	github.com/distribution/reference v0.6.0
 	github.com/moby/buildkit v0.34.2
+	github.com/moby/docker-image-spec v1.3.1
 	github.com/opencontainers/go-digest v1.0.0
 	github.com/opencontainers/image-spec v1.1.1
 	github.com/tonistiigi/fsutil v0.0.0-20261103091533-a72de9dcf763
@@ -127,7 +128,6 @@ require (
 	github.com/in-toto/in-toto-golang v0.11.0 // indirect
 	github.com/klauspost/compress v1.20.2 // indirect
 	github.com/kylelemons/godebug v1.1.0 // indirect
-	github.com/moby/docker-image-spec v1.3.1 // indirect
 	github.com/moby/go-archive v0.2.0 // indirect
 	github.com/moby/locker v1.0.1 // indirect
 	github.com/moby/patternmatcher v0.6.1 // indirect

@@ -3,7 +3,7 @@
 // the team's own code. The gateway starts it as sessions of the builder's agent:
 //
 //	sandbox-builder serve          prepares the builder and keeps buildkitd running
-//	sandbox-builder bases FOLDER   prints the images that the job's Dockerfile is built on, as JSON
+//	sandbox-builder bases FOLDER   prints the images that the job's Dockerfile is built on, and their lines, as JSON
 //	sandbox-builder build FOLDER   builds the job: log on stdout; FOLDER/progress.json,
 //	                               FOLDER/result.json and FOLDER/image.tar (an OCI layout)
 package main
@@ -15,7 +15,8 @@ import (
 	"path/filepath"
 )
 
-// What the gateway wrote of a job, in FOLDER/job.json; the context lies in FOLDER/context.
+// What the gateway wrote of a job, in FOLDER/job.json; the context lies in FOLDER/context, the
+// secrets that steps may mount in FOLDER/secrets/ID, and private keys for ssh mounts in FOLDER/ssh/ID.
 type job struct {
 	Dockerfile string            `json:"dockerfile"` // within the context; "": Dockerfile
 	Target     string            `json:"target"`

@@ -40,7 +40,7 @@ def go_program() -> str:
         match = re.match(r"go(\d+)\.(\d+)", told.stdout)
         if match and tuple(map(int, match.groups())) >= GO_MIN:
             return candidate
-    raise BuildError(f"no Go {GO_MIN[0]}.{GO_MIN[1]} or newer here: https://go.dev/dl")
+    raise BuildError(f"no Go {GO_MIN[0]}.{GO_MIN[1]} or newer here")
 
 
 def fingerprint() -> str:

@@ -19,6 +19,7 @@ inline constexpr std::string_view kInvalid = "image_invalid";
 inline constexpr std::string_view kNotFound = "image_not_found";
 inline constexpr std::string_view kPullDenied = "image_pull_denied";
 inline constexpr std::string_view kPullFailed = "image_pull_failed";
+inline constexpr std::string_view kRateLimited = "image_rate_limited";
 inline constexpr std::string_view kPlatformMismatch = "image_platform_mismatch";
 inline constexpr std::string_view kDigestMismatch = "image_digest_mismatch";
 

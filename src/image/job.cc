@@ -34,6 +34,7 @@ struct Request {
   std::string host;
   std::string version;  // ":tag" or "@sha256:..."
   std::string mirror;
+  bool mirror_plain_http = false;
   bool plain_http = false;
   bool has_credentials = false;
   LayerLimits budget;
@@ -85,6 +86,11 @@ Result<Request> read_request(const Object& object) {
   RETURN_IF_ERROR(split_reference(reference, request));
   ASSIGN_OR_RETURN(request.mirror, reader.required<std::string>("mirror"));
   ASSIGN_OR_RETURN(request.plain_http, reader.required<bool>("plain_http"));
+  constexpr std::string_view kPlain = "http://";
+  request.mirror_plain_http = request.plain_http || request.mirror.starts_with(kPlain);
+  if (request.mirror.starts_with(kPlain)) {
+    request.mirror.erase(0, kPlain.size());
+  }
   ASSIGN_OR_RETURN(const auto username, reader.required<std::string>("username"));
   ASSIGN_OR_RETURN(const auto password, reader.required<std::string>("password"));
   request.has_credentials = !username.empty() || !password.empty();
@@ -128,6 +134,8 @@ class Job {
   Result<void> hand_over(size_t index, const LayerWriter& writer);
   Result<std::vector<bool>> ask_missing(const std::vector<std::string>& diff_ids);
   Result<void> tell_progress();
+  void tell_notice(const std::string& notice);
+  [[nodiscard]] RegistrySource origin() const;
   Result<void> tell_done(const std::string& digest, const std::vector<std::string>& diff_ids,
                          const Config& config);
 
@@ -138,6 +146,7 @@ class Job {
   int64_t total_bytes_ = 0;
   size_t layers_done_ = 0;
   size_t layers_ = 0;
+  std::string notice_;
 };
 
 std::string blob_path(const std::string& digest) {
@@ -169,9 +178,10 @@ int64_t bytes_in_blobs() {
 }
 
 Result<Resolved> Job::resolve(RegistrySource source) {
+  const auto on_tick = [this](const std::string& notice) { tell_notice(notice); };
   std::string version = request_.version;
   for (int depth = 0; depth < kIndexDepthMax; ++depth) {
-    ASSIGN_OR_RETURN(const std::string bytes, fetch_manifest(source, version));
+    ASSIGN_OR_RETURN(const std::string bytes, fetch_manifest(source, version, on_tick));
     const std::string digest = sha256_of(bytes);
     if (version.starts_with('@') && version.substr(1) != digest) {
       return fail_image(kDigestMismatch, "manifest ", version.substr(1), " has in fact the digest ",
@@ -188,8 +198,9 @@ Result<Resolved> Job::resolve(RegistrySource source) {
 
 // The mirror first; credentials are for the registry itself only.
 Result<Resolved> Job::resolve_anywhere() {
-  for (const auto& host : {request_.mirror, request_.host}) {
-    if (is_link_local(host) || (is_loopback(host) && !request_.plain_http)) {
+  for (const auto& [host, is_plain] : {std::pair(request_.mirror, request_.mirror_plain_http),
+                                       std::pair(request_.host, request_.plain_http)}) {
+    if (is_link_local(host) || (is_loopback(host) && !is_plain)) {
       return fail_image(kPullDenied, "registry ", host,
                         " is on this machine or link-local; loopback registries need the "
                         "operator's plain_http entry");
@@ -198,26 +209,43 @@ Result<Resolved> Job::resolve_anywhere() {
   const std::string path = request_.repository.substr(request_.host.size());
   if (!request_.mirror.empty()) {
     auto found = resolve({.repository = request_.mirror + path,
-                          .plain_http = request_.plain_http,
+                          .plain_http = request_.mirror_plain_http,
                           .is_mirror = true});
     if (found) {
       return found;
     }
   }
-  return resolve({.repository = request_.repository,
-                  .plain_http = request_.plain_http,
-                  .auth_file = request_.has_credentials ? kAuthFile : ""});
+  return resolve(origin());
+}
+
+RegistrySource Job::origin() const {
+  return {.repository = request_.repository,
+          .plain_http = request_.plain_http,
+          .auth_file = request_.has_credentials ? kAuthFile : ""};
 }
 
 Result<void> Job::fetch(const Resolved& resolved) {
-  const auto on_tick = [this] {
+  const auto on_tick = [this](const std::string& notice) {
+    notice_ = notice;
     done_bytes_ = std::min(bytes_in_blobs(), total_bytes_);
     (void)tell_progress();
   };
   for (const char* folder : {kBlobs, "/job/tmp"}) {
     RETURN_IF_ERROR(sys::make_folder(folder, 0777));
   }
-  return fetch_blobs(resolved.source, resolved.digest, kBlobs, on_tick);
+  auto fetched = fetch_blobs(resolved.source, resolved.digest, kBlobs, on_tick);
+  if (!fetched && resolved.source.is_mirror) {
+    // A mirror may have the manifest and lack a layer. skopeo makes the folder anew.
+    fetched = fetch_blobs(origin(), resolved.digest, kBlobs, on_tick);
+  }
+  return fetched;
+}
+
+void Job::tell_notice(const std::string& notice) {
+  if (notice != notice_) {
+    notice_ = notice;
+    (void)tell_progress();
+  }
 }
 
 Result<void> Job::pull() {
@@ -390,7 +418,8 @@ Result<void> Job::tell_progress() {
                         {"done", done_bytes_},
                         {"total", total_bytes_},
                         {"layers_done", layers_done_},
-                        {"layers", layers_}});
+                        {"layers", layers_},
+                        {"notice", notice_}});
 }
 
 Result<void> Job::tell_done(const std::string& digest, const std::vector<std::string>& diff_ids,
@@ -412,7 +441,8 @@ Result<void> Job::tell_done(const std::string& digest, const std::vector<std::st
                           {"user", config.user},
                           {"entrypoint", list(config.entrypoint)},
                           {"cmd", list(config.cmd)},
-                          {"exposed_ports", list(config.exposed_ports)}}}});
+                          {"exposed_ports", list(config.exposed_ports)},
+                          {"more", config.more_json}}}});
 }
 
 Result<void> serve(Channel& channel) {

@@ -1,6 +1,7 @@
 #include "image/manifest.h"
 
 #include <algorithm>
+#include <array>
 
 #include "image/digest.h"
 #include "wire/json.h"
@@ -187,6 +188,53 @@ Result<void> parse_runtime(const Object& object, Config& config) {
   return {};
 }
 
+bool is_text_map(const Value& value) {
+  const auto is_text = [](const auto& entry) { return entry.value().is_string(); };
+  return value.is_object() && std::ranges::all_of(value.get_object(), is_text);
+}
+
+bool is_text_list(const Value& value) {
+  const auto is_text = [](const Value& item) { return item.is_string(); };
+  return value.is_array() && std::ranges::all_of(value.get_array(), is_text);
+}
+
+// {"/data":{}} is how an image writes a set.
+bool is_set(const Value& value) { return value.is_object(); }
+bool is_text(const Value& value) { return value.is_string(); }
+
+bool is_healthcheck(const Value& value) {
+  const Value* test = value.is_object() ? find(value.get_object(), "Test") : nullptr;
+  return test != nullptr && is_text_list(*test);
+}
+
+std::string more_of(const Object& object) {
+  struct Part {
+    std::string_view theirs;
+    std::string_view ours;
+    bool (*fits)(const Value&);
+  };
+  constexpr std::array kParts{Part{"Healthcheck", "healthcheck", is_healthcheck},
+                              Part{"StopSignal", "stop_signal", is_text},
+                              Part{"Shell", "shell", is_text_list},
+                              Part{"OnBuild", "onbuild", is_text_list},
+                              Part{"Volumes", "volumes", is_set},
+                              Part{"Labels", "labels", is_text_map}};
+  Object more;
+  size_t budget = kMoreBytesMax;
+  for (const Part& part : kParts) {
+    const Value* value = find(object, part.theirs);
+    if (value == nullptr || !part.fits(*value)) {
+      continue;
+    }
+    const size_t size = part.ours.size() + wire::json::serialize(*value).size() + 4;
+    if (size < budget) {
+      budget -= size;
+      more[part.ours] = *value;
+    }
+  }
+  return wire::json::serialize(more);
+}
+
 }  // namespace
 
 Result<ManifestOrIndex> parse_manifest(std::string_view bytes) {
@@ -217,6 +265,7 @@ Result<Config> parse_config(std::string_view bytes, size_t layers) {
   const Value* runtime = find(object, "config");
   if (runtime != nullptr && runtime->is_object()) {
     RETURN_IF_ERROR(parse_runtime(runtime->get_object(), config));
+    config.more_json = more_of(runtime->get_object());
   }
   const Value* root = find(object, "rootfs");
   const Value* ids =

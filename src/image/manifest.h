@@ -16,6 +16,7 @@ namespace image {
 
 inline constexpr size_t kManifestBytesMax = 4 << 20;  // the registries' own limit
 inline constexpr size_t kConfigBytesMax = 8 << 20;
+inline constexpr size_t kMoreBytesMax = 32 << 10;
 inline constexpr size_t kLayersMax = 400;  // overlayfs takes 500 lower layers
 
 struct Descriptor {
@@ -44,6 +45,10 @@ struct Config {
   std::vector<std::string> entrypoint;
   std::vector<std::string> cmd;
   std::vector<std::string> exposed_ports;
+  // What a build on this image goes on with, as JSON: "labels", "volumes", "onbuild", "shell",
+  // "stop_signal", "healthcheck" (the image's own object). What is not well-formed, or more than
+  // kMoreBytesMax in all, is left out.
+  std::string more_json = "{}";
   std::vector<std::string> diff_ids;  // bottom first
 };
 

@@ -89,6 +89,21 @@ TEST(Config, gives_what_processes_need) {
   EXPECT_EQ(parsed->diff_ids, std::vector<std::string>{kA});
 }
 
+TEST(Config, keeps_what_a_build_on_it_goes_on_with_and_drops_what_is_malformed) {
+  const auto more = [](const std::string& inside) {
+    const auto parsed = parse_config(config(inside, ""), 0);
+    return parsed ? parsed->more_json : parsed.error().message;
+  };
+  EXPECT_EQ(more(R"("Labels":{"a":"b"},"OnBuild":["RUN x"],"Shell":["sh"],"StopSignal":"INT")"),
+            R"({"stop_signal":"INT","shell":["sh"],"onbuild":["RUN x"],"labels":{"a":"b"}})");
+  EXPECT_EQ(more(R"("Healthcheck":{"Test":["CMD","x"],"Retries":3},"Volumes":{"/d":{}})"),
+            R"({"healthcheck":{"Test":["CMD","x"],"Retries":3},"volumes":{"/d":{}}})");
+  EXPECT_EQ(more(R"("Labels":{"a":1},"OnBuild":"RUN","Healthcheck":{"Test":[1]},"StopSignal":{})"),
+            "{}");
+  EXPECT_EQ(more(R"("OnBuild":["x"],"Labels":{"a":")" + std::string(kMoreBytesMax, 'x') + "\"}"),
+            R"({"onbuild":["x"]})");
+}
+
 TEST(Config, takes_nulls_and_absence) {
   EXPECT_TRUE(parse_config(config(R"("Env":null,"Cmd":null,"Entrypoint":null)", ""), 0));
   EXPECT_TRUE(parse_config(R"({"os":"linux","architecture":"amd64"})", 0));
@@ -114,8 +129,20 @@ TEST(SkopeoFailure, has_the_reason_of_what_it_says) {
   EXPECT_EQ(explained("unable to retrieve auth token: invalid username/password: unauthorized"),
             kPullDenied);
   EXPECT_EQ(explained("pinging container registry r: dial tcp: connection refused"), kPullFailed);
+  EXPECT_EQ(explained("reading manifest t in r/i: toomanyrequests: pull rate limit"), kRateLimited);
   EXPECT_EQ(explained("unsupported docker v2s2 media type: \\\"x\\\""), kInvalid);
   EXPECT_EQ(reason_of(explain_failure("", "r/i:t")), kPullFailed);
+}
+
+TEST(SkopeoOutput, says_that_the_registry_makes_it_wait_until_it_goes_on) {
+  const std::string waits =
+      "level=debug msg=\"GET https://r/v2/\"\nlevel=debug msg=\"Too many requests to "
+      "https://r/v2/: "
+      "sleeping for 7.000000 seconds before next attempt\"\n";
+  EXPECT_TRUE(notice_in(waits).ends_with("next try after 7 s")) << notice_in(waits);
+  EXPECT_EQ(notice_in(waits + "level=debug msg=\"GET https://r/v2/\"\n"), "");
+  EXPECT_EQ(notice_in(""), "");
+  EXPECT_EQ(notice_in("Too many requests to"), "");
 }
 
 TEST(SkopeoFailure, shows_the_last_sentence_only) {

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -27,7 +28,8 @@ namespace sys = base::sys;
 constexpr int kTickMilliseconds = 250;  // how often progress is looked at
 constexpr size_t kOutputBytesMax = 64 << 10;
 constexpr size_t kSentenceBytesMax = 400;
-constexpr const char* kRetries = "2";  // waits 1 and 2 s before them
+constexpr size_t kNoticeBytesMax = 4 << 10;  // more than its longest line about a wait
+constexpr const char* kRetries = "2";        // waits 1 and 2 s before them
 constexpr std::array kKeptVariables = {"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY",
                                        "http_proxy", "https_proxy", "no_proxy"};
 
@@ -58,6 +60,20 @@ Result<base::Fd> memory_file(const char* name) {
     return base::fail_errno(errno, "memfd_create");
   }
   return fd;
+}
+
+// The end of what a stream collected so far.
+std::string read_tail(const base::Fd& fd, size_t bytes_max) {
+  struct stat info{};
+  if (::fstat(fd.get(), &info) != 0) {
+    return "";
+  }
+  const auto size = static_cast<size_t>(info.st_size);
+  std::string tail(std::min(size, bytes_max), '\0');
+  const ssize_t count =
+      ::pread(fd.get(), tail.data(), tail.size(), static_cast<off_t>(size - tail.size()));
+  tail.resize(count < 0 ? 0 : static_cast<size_t>(count));
+  return tail;
 }
 
 Result<std::string> read_from_start(const base::Fd& fd, size_t bytes_max) {
@@ -98,11 +114,11 @@ Result<pid_t> spawn(std::vector<std::string> arguments, uid_t uid, int out, int 
   return pid;
 }
 
-int wait_for(pid_t pid, const std::function<void()>& on_tick) {
+int wait_for(pid_t pid, const base::Fd& err, const OnTick& on_tick) {
   const base::Fd handle(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   pollfd poll_for{.fd = handle.get(), .events = POLLIN};
   while (handle && ::poll(&poll_for, 1, kTickMilliseconds) <= 0) {
-    on_tick();
+    on_tick(notice_in(read_tail(err, kNoticeBytesMax)));
   }
   int status = 0;
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -111,12 +127,19 @@ int wait_for(pid_t pid, const std::function<void()>& on_tick) {
 }
 
 Result<std::string> run_skopeo(const RegistrySource& source, std::vector<std::string> command,
-                               std::string_view what, const std::function<void()>& on_tick) {
-  std::vector<std::string> arguments = {"skopeo",          "--insecure-policy",
-                                        "--override-os",   "linux",
-                                        "--override-arch", "amd64",
-                                        "--tmpdir",        "/job/tmp",
-                                        "--registries.d",  "/etc/containers/registries.d"};
+                               std::string_view what, const OnTick& on_tick) {
+  // Its debug output is the only place where it says that a registry makes it wait.
+  std::vector<std::string> arguments = {"skopeo",
+                                        "--debug",
+                                        "--insecure-policy",
+                                        "--override-os",
+                                        "linux",
+                                        "--override-arch",
+                                        "amd64",
+                                        "--tmpdir",
+                                        "/job/tmp",
+                                        "--registries.d",
+                                        "/etc/containers/registries.d"};
   arguments.insert(arguments.end(), command.begin(), command.end());
   ASSIGN_OR_RETURN(const base::Fd out, memory_file("skopeo-out"));
   ASSIGN_OR_RETURN(const base::Fd err, memory_file("skopeo-err"));
@@ -126,10 +149,9 @@ Result<std::string> run_skopeo(const RegistrySource& source, std::vector<std::st
     return base::fail_errno(errno, "chown of the credentials");
   }
   ASSIGN_OR_RETURN(const pid_t pid, spawn(std::move(arguments), uid, out.get(), err.get()));
-  const int status = wait_for(pid, on_tick);
+  const int status = wait_for(pid, err, on_tick);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-    const auto output = read_from_start(err, kOutputBytesMax);
-    return std::unexpected(explain_failure(output ? *output : "", what));
+    return std::unexpected(explain_failure(read_tail(err, kOutputBytesMax), what));
   }
   return read_from_start(out, kManifestBytesMax);
 }
@@ -187,18 +209,19 @@ bool is_link_local(std::string_view host) {
   return host.starts_with("169.254.") || base::lower(host.substr(0, 5)) == "[fe80";
 }
 
-Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version) {
+Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version,
+                                   const OnTick& on_tick) {
   std::vector<std::string> command = {"inspect", "--raw", "--retry-times", retries(source)};
   for (auto& flag : access_flags(source, "")) {
     command.push_back(std::move(flag));
   }
   const std::string name = cat(source.repository, version);
   command.push_back(cat("docker://", name));
-  return run_skopeo(source, std::move(command), name, [] {});
+  return run_skopeo(source, std::move(command), name, on_tick);
 }
 
 Result<void> fetch_blobs(const RegistrySource& source, const std::string& digest,
-                         const std::string& folder, const std::function<void()>& on_tick) {
+                         const std::string& folder, const OnTick& on_tick) {
   std::vector<std::string> command = {"copy", "--quiet", "--retry-times", retries(source)};
   for (auto& flag : access_flags(source, "src-")) {
     command.push_back(std::move(flag));
@@ -210,15 +233,33 @@ Result<void> fetch_blobs(const RegistrySource& source, const std::string& digest
   return {};
 }
 
+std::string notice_in(std::string_view output) {
+  constexpr std::string_view kWaits = "Too many requests to ";
+  constexpr std::string_view kPause = ": sleeping for ";
+  output = output.substr(0, output.find_last_not_of('\n') + 1);
+  const size_t begin = output.rfind('\n');
+  const std::string_view line = begin == std::string_view::npos ? output : output.substr(begin + 1);
+  const size_t pause = line.find(kPause);
+  if (!line.contains(kWaits) || pause == std::string_view::npos) {
+    return "";
+  }
+  const std::string_view rest = line.substr(pause + kPause.size());
+  const std::string_view seconds = rest.substr(0, rest.find_first_not_of("0123456789"));
+  return cat("the registry limits the rate of requests (429): next try after ", seconds, " s");
+}
+
 Error explain_failure(std::string_view output, std::string_view what) {
   const std::string message = last_message(output);
   const std::string text = base::lower(message);
   std::string_view reason = kPullFailed;
   std::string_view sentence = "cannot be fetched";
-  if (contains_any(text, {"unauthorized", "authentication required", "access denied",
-                          "invalid username/password", "status code 401", "status code 403",
-                          "401 unauthorized", "403 forbidden",
-                          "denied:", "access to the resource is denied"})) {
+  if (contains_any(text, {"toomanyrequests", "too many requests", "status code 429"})) {
+    reason = kRateLimited;
+    sentence = "is not given now: the registry limits the rate of requests (429)";
+  } else if (contains_any(text, {"unauthorized", "authentication required", "access denied",
+                                 "invalid username/password", "status code 401", "status code 403",
+                                 "401 unauthorized", "403 forbidden",
+                                 "denied:", "access to the resource is denied"})) {
     reason = kPullDenied;
     sentence = "is refused by the registry (unauthorized)";
   } else if (contains_any(text, {"manifest unknown", "name unknown", "not known to registry",

@@ -30,12 +30,19 @@ struct RegistrySource {
 bool is_loopback(std::string_view host);
 bool is_link_local(std::string_view host);
 
+// Called a few times a second while skopeo runs, with what it waits for: "" or that the registry
+// limits the rate of requests (429; it tries again after what Retry-After says, at most a minute).
+using OnTick = std::function<void(const std::string& notice)>;
+
 // The registry's manifest of ":tag" or "@digest", as the bytes it is.
-Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version);
+Result<std::string> fetch_manifest(const RegistrySource& source, const std::string& version,
+                                   const OnTick& on_tick);
 // The blobs of one manifest into `folder` (made fresh), each in a file of its digest's hex digits.
-// `on_tick` is called a few times a second meanwhile.
 Result<void> fetch_blobs(const RegistrySource& source, const std::string& digest,
-                         const std::string& folder, const std::function<void()>& on_tick);
+                         const std::string& folder, const OnTick& on_tick);
+
+// What its debug output so far says that it waits for, as OnTick is told.
+std::string notice_in(std::string_view output);
 
 // What skopeo's standard error says, as reason and sentence. `what` names the image.
 Error explain_failure(std::string_view output, std::string_view what);

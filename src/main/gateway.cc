@@ -39,12 +39,17 @@ using gateway_places::places_of;
 using gateway_places::sandboxes_folder;
 using gateway_places::store_url;
 
-constexpr std::array kFaultPoints{
-    "gateway.create.before_insert", "gateway.create.after_insert", "gateway.create.after_engine",
-    "gateway.admit.before_store",   "gateway.admit.after_store",   "gateway.reclaim.decided",
-    "gateway.reclaim.ended",        "gateway.reclaim.released",    "gateway.relay.begun",
-    "gateway.relay.asked",          "gateway.relay.answered",      "gateway.relay.told",
-    "gateway.delete.before_store",  "gateway.delete.after_store",  "gateway.delete.after_engine"};
+constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.create.after_insert",
+                                  "gateway.create.after_engine",  "gateway.admit.before_store",
+                                  "gateway.admit.after_store",    "gateway.reclaim.decided",
+                                  "gateway.reclaim.ended",        "gateway.reclaim.released",
+                                  "gateway.relay.begun",          "gateway.relay.asked",
+                                  "gateway.relay.answered",       "gateway.relay.told",
+                                  "gateway.delete.before_store",  "gateway.delete.after_store",
+                                  "gateway.delete.after_engine",  "gateway.build.inserted",
+                                  "gateway.build.sent",           "gateway.build.bases",
+                                  "gateway.build.started",        "gateway.build.fetched",
+                                  "gateway.build.imported",       "gateway.build.told"};
 
 // Compression of what goes over a network: two streams at a time fill one of 1 Gbit/s.
 constexpr size_t kCoderThreads = 2;

@@ -12,6 +12,7 @@ using Texts = std::vector<std::string>;
 constexpr size_t kProvenMax = 64;  // teams that share one private image
 constexpr std::string_view kDigestPrefix = "sha256:";
 constexpr size_t kDigestHexBytes = 64;
+constexpr size_t kMoreBytesMax = 32 << 10;  // as in image/manifest.h
 
 Array list(const Texts& texts) { return Array(texts.begin(), texts.end()); }
 
@@ -58,6 +59,13 @@ Result<ImageConfig> parse_image_config(const Object& object) {
   ASSIGN_OR_RETURN(config.entrypoint, reader.required<Texts>("entrypoint"));
   ASSIGN_OR_RETURN(config.cmd, reader.required<Texts>("cmd"));
   ASSIGN_OR_RETURN(config.exposed_ports, reader.required<Texts>("exposed_ports"));
+  ASSIGN_OR_RETURN(auto more, reader.optional<std::string>("more"));
+  if (more) {
+    if (more->size() > kMoreBytesMax || !wire::json::parse_object(*more)) {
+      return base::fail(base::ErrorCode::malformed, "an image's further configuration is broken");
+    }
+    config.more_json = std::move(*more);
+  }
   RETURN_IF_ERROR(reader.finish());
   return config;
 }
@@ -69,7 +77,19 @@ Object to_json(const ImageConfig& config) {
   }
   return {{"env", std::move(environment)}, {"workdir", config.workdir},
           {"user", config.user},           {"entrypoint", list(config.entrypoint)},
-          {"cmd", list(config.cmd)},       {"exposed_ports", list(config.exposed_ports)}};
+          {"cmd", list(config.cmd)},       {"exposed_ports", list(config.exposed_ports)},
+          {"more", config.more_json}};
+}
+
+Object shown_config(const ImageConfig& config) {
+  Object object = to_json(config);
+  object.erase("more");
+  if (const auto more = wire::json::parse_object(config.more_json)) {
+    for (const auto& [name, value] : *more) {
+      object.emplace(name, value);
+    }
+  }
+  return object;
 }
 
 Result<StoredImage> parse_stored_image(std::string_view text) {

@@ -40,6 +40,8 @@ struct StoredImage {
 // What the helper or a file says of a config; hostile, so checked in full.
 Result<ImageConfig> parse_image_config(const wire::json::Object& object);
 wire::json::Object to_json(const ImageConfig& config);
+// As users see it: what `more_json` holds beside the rest.
+wire::json::Object shown_config(const ImageConfig& config);
 
 Result<StoredImage> parse_stored_image(std::string_view text);
 std::string to_text(const StoredImage& image);

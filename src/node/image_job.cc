@@ -37,8 +37,9 @@ constexpr size_t kPathBytesMax = 4095;
 constexpr mode_t kModeMask = 07777;
 constexpr size_t kMessageBytesMax = 2000;
 constexpr std::string_view kPullFailed = "image_pull_failed";
-constexpr std::array<std::string_view, 6> kReasons = {
-    "image_not_found",         "image_pull_denied",     kPullFailed,
+constexpr std::string_view kRateLimited = "image_rate_limited";
+constexpr std::array<std::string_view, 7> kReasons = {
+    "image_not_found",         "image_pull_denied",     kPullFailed,    kRateLimited,
     "image_platform_mismatch", "image_digest_mismatch", "image_invalid"};
 
 ErrorCode code_of(std::string_view reason) {
@@ -48,7 +49,8 @@ ErrorCode code_of(std::string_view reason) {
   if (reason == "image_pull_denied") {
     return ErrorCode::permission_denied;
   }
-  return reason == kPullFailed ? ErrorCode::unavailable : ErrorCode::archive_invalid;
+  const bool may_pass = reason == kPullFailed || reason == kRateLimited;
+  return may_pass ? ErrorCode::unavailable : ErrorCode::archive_invalid;
 }
 
 Error failure(std::string reason, std::string message) {
@@ -213,6 +215,13 @@ Result<void> ImageJob::note_progress(const Object& message) {
   progress_.done_bytes = std::clamp<int64_t>(done, 0, progress_.total_bytes);
   progress_.layers = std::clamp<int64_t>(layers, 0, kLayersMax);
   progress_.layers_done = std::clamp<int64_t>(layers_done, 0, progress_.layers);
+  ASSIGN_OR_RETURN(const auto notice, reader.optional<std::string>("notice"));
+  std::string text = notice.value_or("").substr(0, kMessageBytesMax);
+  if (text != progress_.message) {
+    progress_.reason = text.empty() ? "" : kRateLimited;
+    progress_.message = std::move(text);
+    changed_.notify();
+  }
   return {};
 }
 

@@ -34,12 +34,13 @@ struct LayerClaims {
 class ImageJob {
  public:
   ImageJob(net::EventLoop& loop, const ImagesOptions& options, ImageStore& store,
-           LayerClaims& claims, base::Clock& clock, JobRequest request)
+           LayerClaims& claims, base::Clock& clock, net::Event& changed, JobRequest request)
       : loop_(loop),
         options_(options),
         store_(store),
         claims_(claims),
         clock_(clock),
+        changed_(changed),
         request_(std::move(request)) {}
   ImageJob(const ImageJob&) = delete;
   ImageJob& operator=(const ImageJob&) = delete;
@@ -69,6 +70,7 @@ class ImageJob {
   ImageStore& store_;
   LayerClaims& claims_;
   base::Clock& clock_;
+  net::Event& changed_;  // rung when it begins or ends to wait for the registry
   JobRequest request_;
   PullProgress progress_;
   std::string work_;

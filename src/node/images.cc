@@ -69,7 +69,7 @@ struct Images::State {
                                              const model::RegistryAccess& access);
   net::Task<void> run(std::shared_ptr<Job> job, JobRequest request);
   net::Task<Result<void>> run_in_turn(std::shared_ptr<Job> job, JobRequest request);
-  net::Task<Result<void>> wait_for(std::shared_ptr<Job> job);
+  net::Task<Result<void>> wait_for(std::shared_ptr<Job> job, ImageEvent on_event);
   net::Task<void> delete_trees(std::vector<std::string> paths);
   void empty_trash();
   int64_t collect();
@@ -147,6 +147,12 @@ Result<std::shared_ptr<Images::Job>> Images::State::start_by_name(
     }
     return start(std::move(request), true);
   }
+  if (model::is_build_name(name)) {
+    return std::unexpected(
+        Error{.code = ErrorCode::not_found,
+              .message = cat("the result of ", name, " is not here any more: build it again"),
+              .details = {{"reason", "image_not_found"}}});
+  }
   const auto reference = model::parse_image_reference(name);
   if (!reference) {
     return invalid(reference.error());
@@ -194,18 +200,26 @@ net::Task<Result<void>> Images::State::run_in_turn(std::shared_ptr<Job> job, Job
     }
   }
   ++slots_used;
-  ImageJob run(loop, options, *store, claims, clock, std::move(request));
+  ImageJob run(loop, options, *store, claims, clock, job->changed, std::move(request));
   job->running = &run;
   auto result = co_await run.run();
   job->ended = run.progress();
+  job->ended.reason.clear();  // what it waited for is over
+  job->ended.message.clear();
   job->running = nullptr;
   --slots_used;
   slot_free.notify();
   co_return result;
 }
 
-net::Task<Result<void>> Images::State::wait_for(std::shared_ptr<Job> job) {
+net::Task<Result<void>> Images::State::wait_for(std::shared_ptr<Job> job, ImageEvent on_event) {
+  std::string told;
   while (job->ended.state == "running" || job->running != nullptr) {
+    const std::string notice = job->running != nullptr ? job->running->progress().message : "";
+    if (notice != told && !notice.empty() && on_event) {
+      on_event("pulling", notice);
+    }
+    told = notice;
     const auto wake = co_await job->changed.wait(net::Deadline::never());
     if (wake == net::EventLoop::Wake::cancelled) {
       co_return base::fail(ErrorCode::cancelled, "the wait for image ", job->name, " was given up");
@@ -370,7 +384,7 @@ net::Task<Result<ImageLayers>> Images::ensure(std::string name, model::RegistryA
   if (on_event) {
     on_event("pulling", cat("pulling ", job->name));
   }
-  CO_RETURN_IF_ERROR(co_await state_->wait_for(job));
+  CO_RETURN_IF_ERROR(co_await state_->wait_for(job, on_event));
   auto found = find(job->name, access);
   if (!found) {
     co_return base::fail(ErrorCode::unavailable, "image ", job->name, " was removed meanwhile");
@@ -421,7 +435,7 @@ net::Task<Result<ImageRow>> Images::import(std::string name, base::Fd tar) {
   }
   CO_ASSIGN_OR_RETURN(const auto job,
                       state_->start({.kind = "tar", .name = name, .tar = std::move(tar)}, false));
-  CO_RETURN_IF_ERROR(co_await state_->wait_for(job));
+  CO_RETURN_IF_ERROR(co_await state_->wait_for(job, {}));
   co_return get(name);
 }
 

@@ -35,6 +35,7 @@ struct ImageConfig {
   std::vector<std::string> entrypoint;
   std::vector<std::string> cmd;
   std::vector<std::string> exposed_ports;  // "8080/tcp"
+  std::string more_json = "{}";  // labels, health check and the like, which only builds go on with
 };
 
 // An image as a sandbox uses it.

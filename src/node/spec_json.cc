@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "node/image_index.h"
+
 namespace node {
 namespace {
 
@@ -80,16 +82,6 @@ Array list(const std::vector<std::string>& texts) {
     array.emplace_back(text);
   }
   return array;
-}
-
-Object to_json(const ImageConfig& config) {
-  Object environment;
-  for (const auto& [name, value] : config.environment) {
-    environment[name] = value;
-  }
-  return Object{{"env", std::move(environment)}, {"workdir", config.workdir},
-                {"user", config.user},           {"entrypoint", list(config.entrypoint)},
-                {"cmd", list(config.cmd)},       {"exposed_ports", list(config.exposed_ports)}};
 }
 
 std::string_view to_string(State state) {
@@ -187,7 +179,7 @@ Object to_json(const ImageRow& image) {
                 {"created_ms", image.created_ms},
                 {"last_used_ms", image.last_used_ms},
                 {"in_use", image.in_use},
-                {"config", to_json(image.config)}};
+                {"config", shown_config(image.config)}};
 }
 
 Object to_json(const PullProgress& progress) {

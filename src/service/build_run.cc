@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/fault.h"
 #include "model/image_reference.h"
 #include "service/build_names.h"
 #include "service/builds.h"
@@ -144,7 +145,11 @@ Task<void> Builds::drive(BuildRow build) {
 }
 
 Task<Result<void>> Builds::run(BuildRow& build) {
-  CO_ASSIGN_OR_RETURN(const auto status, co_await context_.engine.get(build.builder));
+  auto found = co_await context_.engine.get(build.builder);
+  if (!found && found.error().code == ErrorCode::not_found) {
+    co_return failed("builder_lost", "the builder is gone");
+  }
+  CO_ASSIGN_OR_RETURN(const auto status, std::move(found));
   if (status.state == engine::State::failed || status.state == engine::State::gone) {
     co_return failed(status.reason == "out_of_memory" ? "out_of_memory" : "builder_lost",
                      cat("the builder ended: ", status.message));
@@ -186,15 +191,17 @@ Task<Result<void>> Builds::begin(BuildRow& build) {
     co_return failed(clean_reason(text_of(*told, "reason")), text_of(*told, "message"));
   }
   wire::json::Reader reader(*told);
-  CO_ASSIGN_OR_RETURN(const auto names, reader.required<std::vector<std::string>>("bases"));
-  if (names.size() > kBasesMax) {
+  CO_ASSIGN_OR_RETURN(const auto lines, reader.required<Object>("bases"));
+  if (lines.size() > kBasesMax) {
     co_return failed("dockerfile_invalid", cat("more than ", kBasesMax, " base images"));
   }
   Object bases;
-  for (const std::string& name : names) {
-    CO_RETURN_IF_ERROR(
-        base::with_context(co_await fetch_base(build, name, bases), cat("base image ", name)));
+  for (const auto& base : lines) {
+    const std::string name(base.key());
+    const std::string where = cat("line ", number_of(lines, name), ": base image ", name);
+    CO_RETURN_IF_ERROR(base::with_context(co_await fetch_base(build, name, bases), where));
   }
+  base::fault_point("gateway.build.bases");
   job["bases"] = std::move(bases);
   CO_RETURN_IF_ERROR(co_await agent.ask_json("PUT", file_target(folder + "/job.json"),
                                              wire::json::serialize(job), kAgentPatience));
@@ -206,6 +213,7 @@ Task<Result<void>> Builds::begin(BuildRow& build) {
                        {"env", Object{{"PATH", "/bin"}, {"HOME", "/root"}}}};
   CO_RETURN_IF_ERROR(
       co_await agent.ask_json("POST", "/sessions", wire::json::serialize(session), kAgentPatience));
+  base::fault_point("gateway.build.started");
   build.state = "running";
   build.started_ms = context_.now_ms();
   CO_RETURN_IF_ERROR(co_await tell(build));
@@ -374,14 +382,17 @@ Task<Result<void>> Builds::finish(BuildRow& build) {
   if (::lseek(file.get(), 0, SEEK_SET) != 0) {
     co_return base::fail_errno(errno, "rewind the image");
   }
+  base::fault_point("gateway.build.fetched");
   const std::string image = cat(model::kBuildNamePrefix, build.digest);
   CO_RETURN_IF_ERROR(base::with_context(
       co_await context_.engine.images().import(image, std::move(file)), "take the image over"));
+  base::fault_point("gateway.build.imported");
   co_await keep_log(build);
   build.state = "succeeded";
   build.step.clear();
   build.ended_ms = context_.now_ms();
   CO_RETURN_IF_ERROR(co_await tell(build));
+  base::fault_point("gateway.build.told");
   changed_.notify();
   context_.log.info("build succeeded", {{"build", build.id}, {"image", image}});
   co_return Result<void>{};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/fault.h"
 #include "base/sys.h"
 #include "model/image_reference.h"
 #include "service/build_names.h"
@@ -119,6 +120,7 @@ Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std:
     CO_RETURN_IF_ERROR(inserted);
     co_return BuildStart{.build = std::move(*inserted), .fresh = false};
   }
+  base::fault_point("gateway.build.inserted");
   auto sent = co_await give_to_builder(build, options, context);
   if (!sent && sent.error().code == ErrorCode::disk_full) {
     // What earlier builds left there; where nothing else runs in it, it is made anew.
@@ -130,6 +132,7 @@ Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std:
     driven_.erase(build.id);
     co_return std::unexpected(sent.error());
   }
+  base::fault_point("gateway.build.sent");
   group_.spawn(drive(build));
   co_return BuildStart{.build = std::move(build)};
 }
@@ -371,11 +374,14 @@ Task<void> Builds::adopt() {
   }
   for (const BuildRow& build : *builds) {
     const int64_t now = context_.now_ms();
-    if (driven_.contains(build.id) || build.claimed_until_ms >= now) {
+    // A store of one gateway has claims of dead processes only.
+    const int64_t lapsed_ms =
+        context_.replicas.shared() ? now : std::max(now, build.claimed_until_ms + 1);
+    if (driven_.contains(build.id) || build.claimed_until_ms >= lapsed_ms) {
       continue;
     }
-    auto claim = [this, &build, now] {
-      return context_.store.claim_build(build.id, who_, now, now + kClaimMs);
+    auto claim = [this, &build, now, lapsed_ms] {
+      return context_.store.claim_build(build.id, who_, lapsed_ms, now + kClaimMs);
     };
     const auto claimed = co_await context_.pool.run(std::move(claim));
     if (claimed && *claimed && driven_.insert(build.id).second) {

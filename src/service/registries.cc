@@ -27,6 +27,11 @@ bool is_host(std::string_view text) {
   return !text.empty() && text.size() <= kHostBytesMax && std::ranges::all_of(text, allowed);
 }
 
+bool is_mirror(std::string_view text) {
+  constexpr std::string_view kPlain = "http://";
+  return is_host(text.starts_with(kPlain) ? text.substr(kPlain.size()) : text);
+}
+
 RegistryView view_of(const store::Registry& row) {
   return {.host = row.host,
           .username = row.username,
@@ -55,8 +60,9 @@ Result<Parsed> parse(std::string host, std::string_view body) {
   if (password && token) {
     return fail_field("token", "give either 'password' or 'token'");
   }
-  if (mirror && !is_host(*mirror)) {
-    return fail_field("mirror", "'mirror' must be a host, optionally with a port");
+  if (mirror && !mirror->empty() && !is_mirror(*mirror)) {
+    return fail_field("mirror",
+                      "'mirror' must be a host, optionally with a port and with http:// before it");
   }
   Parsed out;
   out.row.host = std::move(host);
