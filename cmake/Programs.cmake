@@ -3,6 +3,7 @@ function(program name source)
   if(EXISTS ${CMAKE_SOURCE_DIR}/src/main/${source})
     add_executable(${name} ${CMAKE_SOURCE_DIR}/src/main/${source})
     target_link_libraries(${name} PRIVATE ${ARGN})
+    use_precompiled(${name})
   endif()
 endfunction()
 

@@ -53,11 +53,11 @@ import httpx
 __version__ = "0.2.0"
 __all__ = [
     "AsyncBuilds", "AsyncFiles", "AsyncGateway", "AsyncImages", "AsyncSandbox", "AsyncSession",
-    "AsyncSessions", "AsyncTeams", "AsyncTokens", "Build", "BuildFailed", "Builds",
+    "AsyncSessions", "AsyncSignIns", "AsyncTeams", "AsyncTokens", "Build", "BuildFailed", "Builds",
     "CommandError", "Conflict", "ConnectionFailed", "Event", "FileChange", "FileEntry", "Files",
     "Forbidden", "Gateway", "GatewayError", "Image", "Images", "InternalError", "InvalidRequest",
     "NotFound", "NotReady", "NotSupported", "Overloaded", "Result", "Sandbox", "SandboxFailed",
-    "Session", "SessionExited", "Sessions", "StorageFull", "Teams", "Token", "Tokens",
+    "Session", "SessionExited", "Sessions", "SignIns", "StorageFull", "Teams", "Token", "Tokens",
     "Unauthenticated", "Unavailable", "UnsafeArchive", "WaitTimeout",
 ]
 
@@ -2255,6 +2255,30 @@ class _TokenCalls:
         yield from _ask(_Request("DELETE", f"/tokens/{quote(id, safe='')}/limits"))
 
 
+class _SignInCalls:
+    """Where people are signed in by the gateway's issuer."""
+
+    def __init__(self, gateway: Any):
+        self._gateway = gateway
+
+    @_operation
+    def list(self, *, subject: str | None = None,
+             all: bool = False) -> Plan[_list[dict[str, Any]]]:
+        """One's own; of somebody or `all` for admins of the platform."""
+        query = [*_without_none({"subject": subject, "scope": "all" if all else None}).items()]
+        return (yield from _pages("/sign-ins", query))
+
+    @_operation
+    def end(self, id: str) -> Plan[None]:
+        yield from _ask(_Request("DELETE", f"/sign-ins/{quote(id, safe='')}"))
+
+    @_operation
+    def end_all(self, subject: str | None = None) -> Plan[int]:
+        """Signs out everywhere, this sign-in too; how many were ended."""
+        target = _with_query("/sign-ins", _without_none({"subject": subject}))
+        return (yield from _ask_json(_Request("DELETE", target, repeat=True)))["ended"]
+
+
 class _GatewayCalls[S]:
     """What is asked of the gateway itself."""
 
@@ -2462,6 +2486,7 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
         self.builds = Builds(self)
         self.teams = Teams(self)
         self.tokens = Tokens(self)
+        self.sign_ins = SignIns(self)
 
     def _sandbox(self, data: Mapping[str, Any]) -> Sandbox:
         return Sandbox(self, data)
@@ -2615,6 +2640,10 @@ class Tokens(_TokenCalls, _Sync):
     __doc__ = _TokenCalls.__doc__
 
 
+class SignIns(_SignInCalls, _Sync):
+    __doc__ = _SignInCalls.__doc__
+
+
 # ----------------------------------------------------------------------------------- asynchronous
 
 class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
@@ -2629,6 +2658,7 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
         self.builds = AsyncBuilds(self)
         self.teams = AsyncTeams(self)
         self.tokens = AsyncTokens(self)
+        self.sign_ins = AsyncSignIns(self)
 
     def _sandbox(self, data: Mapping[str, Any]) -> AsyncSandbox:
         return AsyncSandbox(self, data)
@@ -2783,6 +2813,10 @@ class AsyncBuilds(_BuildCalls, _Async):
 
 class AsyncTeams(_TeamCalls, _Async):
     """`Teams` with `await`."""
+
+
+class AsyncSignIns(_SignInCalls, _Async):
+    """`SignIns` with `await`."""
 
 
 class AsyncTokens(_TokenCalls, _Async):

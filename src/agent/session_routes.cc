@@ -255,15 +255,15 @@ Task<Result<void>> write_input(SessionCall call, SessionPtr session) {
   CO_ASSIGN_OR_RETURN(const bool eof, flag_parameter(call.request, "eof"));
   CO_RETURN_IF_ERROR(co_await wait_for_turn(*session));
   const Turn turn(*session);
-  if (session->over()) {
-    co_return check_input(*session);
-  }
   if (offset && *offset > session->input_bytes()) {
     co_return beyond_end("input", session->input_bytes());
   }
-  // What was taken before is not taken again.
+  // What was taken before is not taken again, and a request whose answer was lost is repeated
+  // though the session may have ended since: only what is new needs an open input.
   uint64_t skip = offset ? session->input_bytes() - *offset : 0;
-  if (skip == 0 || !session->input_finished()) {
+  const bool was_closed = session->input_finished() || session->over();
+  const bool may_be_repeat = skip > 0 || (offset && eof && was_closed);
+  if (!may_be_repeat) {
     CO_RETURN_IF_ERROR(check_input(*session));
   }
   CO_RETURN_IF_ERROR(co_await ask_for_body(call.stream, call.request));
@@ -280,7 +280,7 @@ Task<Result<void>> write_input(SessionCall call, SessionPtr session) {
       session->give_input(piece);
     }
   }
-  if (eof && !session->input_finished()) {
+  if (eof && session->input().is_open()) {
     session->finish_input();
   }
   base::fault_point("agent.session.input");

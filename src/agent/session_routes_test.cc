@@ -194,6 +194,29 @@ TEST(Sessions, input_is_taken_in_order_and_a_repeated_write_is_harmless) {
   EXPECT_EQ(wait_for(agent, session).at("exit_code").as_int64(), 0);
   EXPECT_EQ(logs(agent, session).body, "abcdefg");
   EXPECT_EQ(write("", "x").error_code(), "session_exited");
+  // Repeats of what was taken, whose answers may have been lost.
+  EXPECT_EQ(write("?offset=6&eof=1", "g").body, "{\"offset\":7}");
+  EXPECT_EQ(write("?offset=0", "abcdef").body, "{\"offset\":7}");
+  EXPECT_EQ(write("?offset=7&eof=1", "").body, "{\"offset\":7}");
+  // One byte of it is new.
+  EXPECT_EQ(write("?offset=6", "gh").error_code(), "session_exited");
+  EXPECT_EQ(write("?offset=7", "h").error_code(), "session_exited");
+  EXPECT_EQ(write("?offset=8", "").error_code(), "range_not_satisfiable");
+}
+
+TEST(Sessions, a_repeated_write_is_answered_after_the_command_closed_its_input) {
+  const TestAgent agent;
+  const Object session = start_shell(
+      agent, "read line; exec <&-; echo closed; while [ ! -e go ]; do sleep 0.01; done");
+  const auto write = [&](std::string_view query, std::string body) {
+    return post(agent, path_of(session, base::cat("/stdin", query)), std::move(body));
+  };
+  EXPECT_EQ(write("?offset=0", "line\n").body, "{\"offset\":5}");
+  EXPECT_TRUE(eventually([&] { return logs(agent, session).body == "closed\n"; }));
+  EXPECT_EQ(write("?offset=0", "line\n").body, "{\"offset\":5}");
+  EXPECT_TRUE(eventually([&] { return write("", "x").error_code() == "conflict"; }));
+  touch_go(agent);
+  EXPECT_EQ(wait_for(agent, session).at("exit_code").as_int64(), 0);
 }
 
 TEST(Sessions, big_input_waits_for_the_command) {

@@ -177,7 +177,10 @@ Result<void> write_file(const std::string& path, std::string_view bytes) {
 Result<void> replace_file(const std::string& path, std::string_view bytes, mode_t mode) {
   const std::string temporary = path + ".new";
   ASSIGN_OR_RETURN(const Fd file, open(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
-  RETURN_IF_ERROR(with_context(write_all(file.get(), bytes), temporary));
+  if (auto written = write_all(file.get(), bytes); !written) {
+    ::unlink(temporary.c_str());  // half of it, on a disk that is full
+    return with_context(std::move(written), temporary);
+  }
   if (::fchmod(file.get(), mode) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0) {
     return fail_errno(errno, "replace ", path);
   }

@@ -148,6 +148,12 @@ struct Dispatch {
   Result<int> operator()(const TokenLimitsOptions& options) const {
     return token_limits(context, options);
   }
+  Result<int> operator()(const SignInListOptions& options) const {
+    return sign_in_list(context, options);
+  }
+  Result<int> operator()(const SignInEndOptions& options) const {
+    return sign_in_end(context, options);
+  }
   Result<int> operator()(const ApplyOptions& options) const { return apply(context, options); }
   Result<int> operator()(const MeOptions& options) const { return me(context, options); }
 };

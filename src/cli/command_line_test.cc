@@ -229,8 +229,8 @@ TEST(Completion, knows_every_command_and_option) {
       EXPECT_TRUE(script.contains(word)) << shell << " lacks " << word;
     }
   }
-  EXPECT_TRUE(
-      completion_script("bash", commands).contains("sessions|files|team|token|image) command="));
+  EXPECT_TRUE(completion_script("bash", commands)
+                  .contains("sessions|files|team|token|sign-in|image) command="));
   const auto exec = std::ranges::find(commands, "exec", &CommandInfo::name);
   ASSERT_NE(exec, commands.end());
   EXPECT_TRUE(exec->takes_id);

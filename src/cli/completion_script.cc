@@ -37,7 +37,7 @@ std::string option_names(const CommandInfo& command) {
   return joined(names);
 }
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "'";
   for (const char c : text) {
     out += c == '\'' ? std::string("'\\''") : std::string(1, c);
@@ -60,14 +60,14 @@ std::string group_pattern(const std::vector<CommandInfo>& commands) {
 std::string bash_tables(const std::vector<CommandInfo>& commands) {
   std::string out = "  case \"$command\" in\n";
   for (const auto& command : commands) {
-    out += cat("    ", quoted(command.name), ") words=", quoted(option_names(command)));
+    out += cat("    ", in_quotes(command.name), ") words=", in_quotes(option_names(command)));
     const std::string subs = subcommands_of(commands, command.name);
-    out += subs.empty() ? "" : cat(" subs=", quoted(subs));
+    out += subs.empty() ? "" : cat(" subs=", in_quotes(subs));
     out += command.takes_id ? " ids=1" : "";
     out += command.name == "completion" ? " subs='bash zsh fish'" : "";
     out += " ;;\n";
   }
-  out += cat("    '') subs=", quoted(subcommands_of(commands, "")),
+  out += cat("    '') subs=", in_quotes(subcommands_of(commands, "")),
              " words='--help --version' ;;\n  esac\n");
   return out;
 }
@@ -86,7 +86,7 @@ std::string bash_choices(const std::vector<CommandInfo>& commands) {
       for (const auto& name : option.names) {
         pattern += cat(pattern.empty() ? "" : "|", name);
       }
-      out += cat("    ", pattern, ") COMPREPLY=($(compgen -W ", quoted(joined(option.choices)),
+      out += cat("    ", pattern, ") COMPREPLY=($(compgen -W ", in_quotes(joined(option.choices)),
                  " -- \"$current\")); return ;;\n");
     }
   }
@@ -144,7 +144,7 @@ std::string zsh_script(const std::vector<CommandInfo>& commands) {
 }
 
 std::string fish_option(const OptionInfo& option, std::string_view condition) {
-  std::string line = cat("complete -c sandbox -n ", quoted(condition));
+  std::string line = cat("complete -c sandbox -n ", in_quotes(condition));
   for (const auto& name : option.names) {
     line += name.starts_with("--") ? cat(" -l ", name.substr(2)) : cat(" -s ", name.substr(1));
   }
@@ -152,9 +152,9 @@ std::string fish_option(const OptionInfo& option, std::string_view condition) {
     const std::string first = option.names.empty() ? "" : option.names.front();
     const bool file = first == "--token-file" || first == "--ca-file" || first == "--env-file";
     line += file ? " -r -F" : " -x";
-    line += option.choices.empty() ? "" : cat(" -a ", quoted(joined(option.choices)));
+    line += option.choices.empty() ? "" : cat(" -a ", in_quotes(joined(option.choices)));
   }
-  return cat(line, " -d ", quoted(option.description), "\n");
+  return cat(line, " -d ", in_quotes(option.description), "\n");
 }
 
 std::string fish_script(const std::vector<CommandInfo>& commands) {
@@ -171,8 +171,8 @@ std::string fish_script(const std::vector<CommandInfo>& commands) {
         nested ? cat("__fish_seen_subcommand_from ", group,
                      "; and not __fish_seen_subcommand_from ", subcommands_of(commands, group))
                : cat("not __fish_seen_subcommand_from ", top);
-    out += cat("complete -c sandbox -n ", quoted(offered), " -a ", word, " -d ",
-               quoted(command.description), "\n");
+    out += cat("complete -c sandbox -n ", in_quotes(offered), " -a ", word, " -d ",
+               in_quotes(command.description), "\n");
     const std::string inside = nested ? cat("__fish_seen_subcommand_from ", group,
                                             "; and __fish_seen_subcommand_from ", word)
                                       : cat("__fish_seen_subcommand_from ", word);
@@ -180,11 +180,11 @@ std::string fish_script(const std::vector<CommandInfo>& commands) {
       out += fish_option(option, inside);
     }
     if (command.takes_id) {
-      out += cat("complete -c sandbox -n ", quoted(inside),
+      out += cat("complete -c sandbox -n ", in_quotes(inside),
                  " -a '(sandbox list --quiet 2>/dev/null)' -d sandbox\n");
     }
     if (word == "cp" || word == "import") {
-      out += cat("complete -c sandbox -n ", quoted(inside), " -F\n");
+      out += cat("complete -c sandbox -n ", in_quotes(inside), " -F\n");
     }
   }
   return out +

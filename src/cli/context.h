@@ -82,6 +82,8 @@ Result<int> token_list(Context& context, const TokenListOptions& options);
 Result<int> token_create(Context& context, const TokenCreateOptions& options);
 Result<int> token_revoke(Context& context, const TokenRevokeOptions& options);
 Result<int> token_limits(Context& context, const TokenLimitsOptions& options);
+Result<int> sign_in_list(Context& context, const SignInListOptions& options);
+Result<int> sign_in_end(Context& context, const SignInEndOptions& options);
 Result<int> apply(Context& context, const ApplyOptions& options);
 Result<int> me(Context& context, const MeOptions& options);
 

@@ -73,6 +73,8 @@ struct Storage {
   TokenCreateOptions token_create;
   TokenRevokeOptions token_revoke;
   TokenLimitsOptions token_limits;
+  SignInListOptions sign_in_list;
+  SignInEndOptions sign_in_end;
   ApplyOptions apply;
   MeOptions me;
 

@@ -95,11 +95,32 @@ void add_token_group(CLI::App& root, Storage& to) {
   limits->add_flag("--reset", to.token_limits.reset, "The operator's limits again, then the given");
 }
 
+void add_sign_in_group(CLI::App& root, Storage& to) {
+  auto* group = root.add_subcommand("sign-in", "Where people are signed in");
+  group->require_subcommand(1);
+  auto* list = add_command(*group, to, to.sign_in_list, "list", "List your sign-ins, newest first");
+  list->alias("ls");
+  auto* subject =
+      list->add_option("--subject", to.sign_in_list.subject, "Of that person (platform's admins)")
+          ->option_text("SUBJECT");
+  list->add_flag("-a,--all", to.sign_in_list.all, "Of everybody (platform's admins)")
+      ->excludes(subject);
+  list->add_flag("-q,--quiet", to.sign_in_list.quiet, "Ids only");
+  auto* end = add_command(*group, to, to.sign_in_end, "end", "End sign-ins at once");
+  auto* ids = end->add_option("ID", to.sign_in_end.ids, "Ids of sign-ins");
+  auto* all = end->add_flag("--all", to.sign_in_end.all, "All of yours, this one too");
+  all->excludes(ids);
+  end->add_option("--subject", to.sign_in_end.subject, "All of that person (platform's admins)")
+      ->needs(all)
+      ->option_text("SUBJECT");
+}
+
 }  // namespace
 
 void add_team_commands(CLI::App& root, Storage& to) {
   add_team_group(root, to);
   add_token_group(root, to);
+  add_sign_in_group(root, to);
   auto* apply = add_command(root, to, to.apply, "apply", "Make teams what a file says");
   apply->add_option("FILE", to.apply.file, "Definitions of teams in YAML, - for standard input")
       ->required();

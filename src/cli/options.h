@@ -282,6 +282,16 @@ struct TokenLimitsOptions {
   std::optional<int64_t> rate, burst, creates, streams, body_mb;
   bool reset = false;
 };
+struct SignInListOptions {
+  std::string subject;
+  bool all = false;
+  bool quiet = false;
+};
+struct SignInEndOptions {
+  std::vector<std::string> ids;
+  std::string subject;  // of `all`
+  bool all = false;
+};
 struct ApplyOptions {
   std::string file;
   bool dry_run = false;
@@ -306,6 +316,6 @@ using Invocation = std::variant<
     FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions, FileModeOptions,
     FileWatchOptions, TeamListOptions, TeamGetOptions, TeamCreateOptions, TeamUpdateOptions,
     TeamDeleteOptions, TeamMembersOptions, TokenListOptions, TokenCreateOptions, TokenRevokeOptions,
-    TokenLimitsOptions, ApplyOptions, MeOptions>;
+    TokenLimitsOptions, SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

@@ -379,6 +379,7 @@ void Gateway::take_sign_ins(service::SignInSettings of_people) {
   }
   signing_in.emplace(context, std::move(of_people));
   access.use(&signing_in->sign_in);
+  application.people = &signing_in->sign_in;
   application.browsers = &signing_in->browsers;
   application.devices = &signing_in->devices;
 }

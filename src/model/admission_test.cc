@@ -184,6 +184,31 @@ TEST(Admission, ends_no_more_than_it_takes) {
   EXPECT_EQ(decision.reclaimed[0].id, "big");
 }
 
+TEST(Admission, a_team_that_owns_nothing_has_what_others_lend) {
+  AdmissionState state{.teams = {team("guest", 0), team("owner", 2000)},
+                       .queue = {request("1", "guest", 1, 1000), request("2", "guest", 2, 1000),
+                                 request("own", "owner", 3, 1000)}};
+  // The owner comes first, though it was queued last.
+  EXPECT_EQ(decide_admission(state).admitted, (Ids{"own", "1"}));
+  state.teams[0].borrowing[0] = 500;
+  EXPECT_EQ(decide_admission(state).admitted, Ids{"own"});
+  state.teams[0].borrowing[0] = std::nullopt;
+  state.teams[1].lending[0] = 0;
+  const auto decision = decide_admission(state);
+  EXPECT_EQ(decision.admitted, Ids{"own"});
+  EXPECT_TRUE(decision.reasons.at("1").starts_with("more than could ever be free"));
+  EXPECT_TRUE(never_fits(Quotas(state.teams, {}), "guest", cpus(1)));
+}
+
+TEST(Admission, what_a_team_without_quota_of_its_own_has_is_reclaimed_like_all_that_is_borrowed) {
+  auto state = reclaim_state();
+  state.teams = {team("a", 0), team("b", 4000)};
+  state.teams[1].reclaim = true;
+  const auto decision = decide_admission(state);
+  ASSERT_EQ(decision.reclaimed.size(), 1U);
+  EXPECT_EQ(decision.reclaimed[0].id, "own");  // the longest unused; nothing of it is its own
+}
+
 // --- random histories
 
 // An independent statement of the rules of quota. By how much more than there is to borrow is
@@ -273,7 +298,7 @@ class World {
     TeamQuota out{.name = std::move(name), .reclaim = chance(2)};
     for (size_t i = 0; i < kDimensions; ++i) {
       if (!chance(3)) {
-        out.nominal[i] = pick(0, 8);
+        out.nominal[i] = chance(4) ? 0 : pick(1, 8);  // many that only borrow
         out.borrowing[i] = chance(2) ? std::optional(pick(0, 4)) : std::nullopt;
         out.lending[i] = chance(2) ? std::optional(pick(0, 8)) : std::nullopt;
       }

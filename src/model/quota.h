@@ -4,7 +4,7 @@
 // In each dimension a team keeps `nominal - lending` for itself and puts the rest into the pool. It
 // uses its own part first, then the pool; what it uses above its nominal is borrowed. A team
 // without a nominal quota in a dimension is not limited there and takes no part in the pool; only
-// the operator's total limits it.
+// the operator's total limits it. One whose nominal quota is 0 lives on what it borrows.
 #pragma once
 
 #include <array>

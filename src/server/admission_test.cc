@@ -21,7 +21,7 @@ struct AdmissionRoutes : ::testing::Test {
                          .hash = service::token_hash("of-b")});
   }
 
-  void put_team(const std::string& name, int64_t sandboxes, bool reclaim = false) {
+  void put_team(const std::string& name, std::optional<int64_t> sandboxes, bool reclaim = false) {
     service::Team team;
     team.name = name;
     team.quota_sandboxes = sandboxes;
@@ -135,7 +135,7 @@ TEST_F(AdmissionRoutes, raising_admits_and_lowering_ends_nothing) {
   remove(first);
   EXPECT_EQ(state(second), "ready");
   EXPECT_EQ(state(third), "queued");
-  put_team("default", 0);
+  put_team("default", std::nullopt);
   EXPECT_TRUE(becomes(third, "ready"));
   EXPECT_TRUE(becomes(fourth, "ready"));
 }
@@ -217,7 +217,7 @@ TEST_F(AdmissionRoutes, quotas_show_own_borrowed_and_lent) {
 
 TEST_F(AdmissionRoutes, the_operators_total_is_over_all_teams) {
   start({.total = {std::nullopt, std::nullopt, std::nullopt, 1}});
-  put_team("b", 0);
+  put_team("b", std::nullopt);
   const std::string first = create();
   const std::string second = create("b");
   EXPECT_TRUE(becomes(first, "ready"));
@@ -228,7 +228,7 @@ TEST_F(AdmissionRoutes, the_operators_total_is_over_all_teams) {
 
 TEST_F(AdmissionRoutes, draining_a_team_ends_its_sandboxes_and_lets_it_make_none) {
   put_team("default", 1);
-  put_team("b", 0);
+  put_team("b", std::nullopt);
   const std::string first = create();
   const std::string queued = create();
   const std::string other = create("b");

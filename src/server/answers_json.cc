@@ -93,7 +93,7 @@ Object sandbox_json(const service::SandboxRow& row, const service::Admission& ad
       {"id", row.id},
       {"state", model::to_string(row.state)},
       {"reason", text_or_null(row.reason)},
-      {"message", text_or_null(row.message)},
+      {"message", text_or_null(row.state == model::SandboxState::queued ? "" : row.message)},
       {"image", row.image},
       {"image_digest", text_or_null(row.image_digest)},
       {"cpus", service::cpus_json(row.resources.millicpus)},

@@ -20,6 +20,7 @@
 #include "service/usage_history.h"
 
 namespace service {
+class SignIn;
 class BrowserSignIn;
 class DeviceSignIn;
 }  // namespace service
@@ -52,6 +53,7 @@ struct Application {
   const service::DefaultSandbox& default_sandbox;
   Metrics& metrics;
   Coders coders;
+  service::SignIn* people = nullptr;           // nullptr: nobody signs in here
   service::BrowserSignIn* browsers = nullptr;  // nullptr: people do not sign in here
   service::DeviceSignIn* devices = nullptr;    // likewise
   // The gateway is about to stop: /readyz says so, and each answer ends its connection, so that a

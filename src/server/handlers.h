@@ -39,6 +39,10 @@ Task<Result<void>> login_callback(Application& application, Exchange& exchange);
 Task<Result<void>> begin_device_login(Application& application, Exchange& exchange);
 Task<Result<void>> finish_device_login(Application& application, Exchange& exchange);
 Task<Result<void>> logout(Application& application, Exchange& exchange);
+// sign_in_handlers.cc
+Task<Result<void>> list_sign_ins(Application& application, Exchange& exchange);
+Task<Result<void>> end_sign_in(Application& application, Exchange& exchange);
+Task<Result<void>> end_sign_ins(Application& application, Exchange& exchange);
 // quota_handlers.cc
 Task<Result<void>> get_quotas(Application& application, Exchange& exchange);
 Task<Result<void>> drain_team(Application& application, Exchange& exchange);

@@ -82,8 +82,9 @@ Task<Result<void>> login_callback(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(auto state, text_parameter(exchange, "state"));
   CO_ASSIGN_OR_RETURN(auto code, text_parameter(exchange, "code"));
   CO_ASSIGN_OR_RETURN(auto issuer, text_parameter(exchange, "iss"));
-  CO_ASSIGN_OR_RETURN(auto ended, co_await browsers->finish(*attempt, std::move(state),
-                                                            std::move(code), std::move(issuer)));
+  CO_ASSIGN_OR_RETURN(auto ended,
+                      co_await browsers->finish(*attempt, std::move(state), std::move(code),
+                                                std::move(issuer), exchange.remote()));
   note_person(exchange, std::move(ended.caller), "login");
   Headers headers = leading_to(std::move(ended.return_to));
   headers.emplace_back(
@@ -118,7 +119,7 @@ Task<Result<void>> finish_device_login(Application& application, Exchange& excha
   wire::json::Reader reader(object);
   CO_ASSIGN_OR_RETURN(auto attempt, reader.required<std::string>("attempt"));
   CO_RETURN_IF_ERROR(reader.finish());
-  CO_ASSIGN_OR_RETURN(auto ended, co_await devices->finish(std::move(attempt)));
+  CO_ASSIGN_OR_RETURN(auto ended, co_await devices->finish(std::move(attempt), exchange.remote()));
   if (!ended) {
     constexpr int kAccepted = 202;
     co_return co_await exchange.answer_json(kAccepted, R"({"token":null})");
@@ -137,7 +138,9 @@ Task<Result<void>> logout(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(service::BrowserSignIn * browsers, browsers_of(application));
   CO_RETURN_IF_ERROR(check_own_page(exchange.request()));
   // A session that is over already is ended all the same.
-  if (auto caller = session_caller(application, exchange.request()); caller && *caller) {
+  auto caller = co_await session_caller(application, exchange.request());
+  if (caller && *caller) {
+    CO_RETURN_IF_ERROR(co_await browsers->end(**caller));
     note_person(exchange, std::move(**caller), "logout");
   }
   const std::string url = browsers->end_session_url();

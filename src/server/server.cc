@@ -168,7 +168,7 @@ Task<Result<service::Caller>> Server::caller_of(const Exchange& exchange, const 
   const wire::http::Request& request = exchange.request();
   const std::string* shown = request.find("authorization");
   if (application_.browsers != nullptr && shown == nullptr && !route.is_websocket) {
-    CO_ASSIGN_OR_RETURN(auto caller, session_caller(application_, request));
+    CO_ASSIGN_OR_RETURN(auto caller, co_await session_caller(application_, request));
     if (caller) {
       co_return std::move(*caller);
     }

@@ -56,18 +56,18 @@ Result<void> check_own_page(const wire::http::Request& request) {
   return {};
 }
 
-Result<std::optional<service::Caller>> session_caller(Application& application,
-                                                      const wire::http::Request& request) {
-  const service::BrowserSignIn* browsers = application.browsers;
+Task<Result<std::optional<service::Caller>>> session_caller(Application& application,
+                                                            const wire::http::Request& request) {
+  service::BrowserSignIn* const browsers = application.browsers;
   if (browsers == nullptr) {
-    return std::nullopt;
+    co_return std::nullopt;
   }
-  ASSIGN_OR_RETURN(const auto cookie, find_cookie(request, Cookie::session, browsers->is_secure()));
+  CO_ASSIGN_OR_RETURN(auto cookie, find_cookie(request, Cookie::session, browsers->is_secure()));
   if (!cookie) {
-    return std::nullopt;
+    co_return std::nullopt;
   }
-  RETURN_IF_ERROR(check_own_page(request));
-  return browsers->open(*cookie);
+  CO_RETURN_IF_ERROR(check_own_page(request));
+  co_return co_await browsers->open(std::move(*cookie));
 }
 
 }  // namespace server

@@ -25,7 +25,7 @@ std::string set_cookie(Cookie cookie, std::string_view value, int64_t seconds, b
 // unauthenticated without kSessionHeader: 1, and where the browser says that another site asks.
 Result<void> check_own_page(const wire::http::Request& request);
 // The caller of the request's session; nullopt: it has none, or nobody can sign in here.
-Result<std::optional<service::Caller>> session_caller(Application& application,
-                                                      const wire::http::Request& request);
+Task<Result<std::optional<service::Caller>>> session_caller(Application& application,
+                                                            const wire::http::Request& request);
 
 }  // namespace server

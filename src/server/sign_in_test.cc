@@ -45,6 +45,7 @@ struct SignIns : ::testing::Test {
   }
   SignIns() {
     gateway.access.use(&sign_in);
+    gateway.application.people = &sign_in;
     gateway.application.browsers = &browsers;
     gateway.application.devices = &devices;
     publish({key.jwk()});
@@ -83,6 +84,11 @@ struct SignIns : ::testing::Test {
         base::cat(method, " ", target, " HTTP/1.1\r\nhost: us.example\r\ncontent-length: 0\r\n",
                   headers, "\r\n"),
         method);
+  }
+
+  Task<void> load_records() {
+    const auto loaded = co_await sign_in.records().load();
+    EXPECT_TRUE(loaded.has_value());
   }
 
   // --- a browser's walk ---------------------------------------------------------------------
@@ -390,6 +396,7 @@ TEST_F(SignIns, another_gateway_with_the_same_key_goes_on_where_one_began) {
   const Reply ended = finish(browser, base::cat("code=c&state=", browser.state));
   ASSERT_EQ(ended.status, 303) << ended.body;
   gateway.application.browsers = &browsers;
+  gateway.run(load_records());  // as it does when it hears of what another one wrote
   EXPECT_EQ(with_session(pair_of(cookie_of(ended, "__Host-sandbox_session"))).status, 200);
   gateway.run(its_issuer.stop());
 }
@@ -414,6 +421,101 @@ TEST_F(SignIns, signing_out_takes_the_cookie_back_and_needs_our_own_page) {
   EXPECT_EQ(reply.json().at("end_session_url"),
             "https://issuer/end?client_id=us&post_logout_redirect_uri=https%3A//us.example/");
   EXPECT_EQ(browse("POST", "/logout", kOwnPage).status, 200);
+}
+
+TEST_F(SignIns, a_session_that_was_ended_opens_nothing_whoever_has_a_copy) {
+  const std::string laptop = signed_in();
+  ground.clock.advance(1s);
+  const std::string phone = signed_in();
+  const auto list = [&](const std::string& pair) {
+    return browse("GET", "/sign-ins", base::cat("cookie: ", pair, "\r\n", kOwnPage)).json();
+  };
+  const auto rows = list(laptop).at("items").as_array();
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows.at(0).at("current"), false);  // the newest first
+  EXPECT_EQ(rows.at(1).at("current"), true);
+  EXPECT_EQ(rows.at(1).at("kind"), "browser");
+  EXPECT_EQ(rows.at(1).at("subject"), "amy@example.org");
+  const std::string of_phone(rows.at(0).at("id").as_string());
+  const auto end = [&](const std::string& what, const std::string& pair) {
+    return browse("DELETE", "/sign-ins" + what, base::cat("cookie: ", pair, "\r\n", kOwnPage));
+  };
+  EXPECT_EQ(end("/" + of_phone, laptop).status, 204);
+  EXPECT_EQ(with_session(phone).code(), "unauthenticated");
+  EXPECT_EQ(with_session(laptop).status, 200);
+  EXPECT_EQ(end("/" + of_phone, laptop).code(), "not_found");
+  // Signing out ends a copy of the cookie too.
+  const std::string copy = signed_in();
+  EXPECT_EQ(browse("POST", "/logout", base::cat("cookie: ", copy, "\r\n", kOwnPage)).status, 200);
+  EXPECT_EQ(with_session(copy).code(), "unauthenticated");
+  const std::string other = signed_in();
+  EXPECT_EQ(end("", laptop).json().at("ended"), 2);
+  EXPECT_EQ(with_session(laptop).code(), "unauthenticated");
+  EXPECT_EQ(with_session(other).code(), "unauthenticated");
+}
+
+TEST_F(SignIns, sign_ins_of_others_are_for_admins_of_the_platform) {
+  const std::string amy = signed_in();
+  const Browser browser = begin();
+  grant(claims(base::cat(R"(,"nonce":")", browser.nonce, R"(","groups":["blues"])"),
+               "bob@example.org"));
+  const Reply ended = finish(browser, base::cat("code=c&state=", browser.state));
+  const std::string bob = pair_of(cookie_of(ended, "__Host-sandbox_session"));
+  const auto as_bob = [&](const std::string& method, const std::string& target) {
+    return browse(method, target, base::cat("cookie: ", bob, "\r\n", kOwnPage));
+  };
+  const auto all = as(admin, "GET", "/sign-ins?scope=all").json().at("items").as_array();
+  ASSERT_EQ(all.size(), 2U);
+  const auto of_amy = as(admin, "GET", "/sign-ins?subject=amy@example.org").json();
+  const std::string id(of_amy.at("items").at(0).at("id").as_string());
+  EXPECT_EQ(as_bob("GET", "/sign-ins?scope=all").code(), "forbidden");
+  EXPECT_EQ(as_bob("GET", "/sign-ins?subject=amy@example.org").code(), "forbidden");
+  EXPECT_EQ(as_bob("DELETE", "/sign-ins?subject=amy@example.org").code(), "forbidden");
+  EXPECT_EQ(as_bob("DELETE", "/sign-ins/" + id).code(), "not_found");
+  EXPECT_EQ(as_bob("GET", "/sign-ins").json().at("items").as_array().size(), 1U);
+  EXPECT_EQ(as(admin, "DELETE", "/sign-ins").code(), "invalid_field");
+  EXPECT_EQ(as(admin, "DELETE", "/sign-ins?subject=amy@example.org").json().at("ended"), 1);
+  EXPECT_EQ(with_session(amy).code(), "unauthenticated");
+  EXPECT_EQ(with_session(bob).status, 200);
+  // A token of that name is not the person.
+  const auto token = as(admin, "POST", "/tokens",
+                        R"({"name":"x","scopes":["admin"],"team":"blue",)"
+                        R"("subject":"bob@example.org","role":"admin"})");
+  if (token.status == 201) {
+    const std::string secret(token.json().at("secret").as_string());
+    EXPECT_EQ(as(secret, "GET", "/sign-ins").code(), "forbidden");
+  }
+}
+
+TEST_F(SignIns, a_page_at_a_time_and_no_more_than_a_hundred) {
+  for (int i = 0; i < 101; ++i) {
+    ground.clock.advance(1s);
+    signed_in();
+  }
+  const auto first = as(admin, "GET", "/sign-ins?scope=all&limit=60").json();
+  EXPECT_EQ(first.at("items").as_array().size(), 60U);
+  const std::string cursor(first.at("next_cursor").as_string());
+  const auto second = as(admin, "GET", "/sign-ins?scope=all&limit=60&cursor=" + cursor).json();
+  EXPECT_EQ(second.at("items").as_array().size(), 40U);
+  EXPECT_TRUE(second.at("next_cursor").is_null());
+  EXPECT_EQ(as(admin, "GET", "/sign-ins?scope=all&cursor=x").code(), "invalid_field");
+}
+
+TEST_F(SignIns, a_ticket_of_somebody_who_signed_in_stands_for_them) {
+  const std::string pair = signed_in();
+  const auto made =
+      browse("POST", "/ws-tickets", base::cat("cookie: ", pair, "\r\n", kOwnPage)).json();
+  const std::string ticket(made.at("ticket").as_string());
+  const auto open = [&](const std::string& secret) {
+    return gateway
+        .call_raw(base::cat("GET /sandboxes/sbx-none/terminal?ticket=", secret,
+                            " HTTP/1.1\r\nhost: us.example\r\nconnection: upgrade\r\n"
+                            "upgrade: websocket\r\nsec-websocket-version: 13\r\n"
+                            "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"))
+        .code();
+  };
+  EXPECT_EQ(open(ticket), "not_found");  // which sandbox: the caller is let in
+  EXPECT_EQ(open(ticket), "unauthenticated");
 }
 
 // --- programs without a browser ---------------------------------------------------------------
@@ -481,10 +583,12 @@ TEST_F(SignIns, who_begins_sign_ins_all_the_time_is_told_to_wait) {
 }
 
 TEST_F(SignIns, where_it_is_not_configured_there_is_no_sign_in) {
+  gateway.application.people = nullptr;
   gateway.application.browsers = nullptr;
   gateway.application.devices = nullptr;
   gateway.access.use(nullptr);
   EXPECT_EQ(gateway.call("POST", "/login/device").code(), "not_found");
+  EXPECT_EQ(gateway.call("GET", "/sign-ins?scope=all").code(), "not_found");
   EXPECT_EQ(browse("GET", "/login", "").code(), "not_found");
   EXPECT_EQ(browse("POST", "/logout", kOwnPage).code(), "not_found");
   EXPECT_EQ(me(claims(R"(,"groups":["red devs"])")).code(), "unauthenticated");

@@ -98,10 +98,12 @@ TEST_F(TeamRoutes, bad_definitions_name_their_field_and_change_nothing) {
            Case{R"({"name":"default"})", "conflict", ""},
            Case{R"({"name":"a","color":1})", "unknown_field", "color"},
            Case{R"({"name":"a","quota":{"cpu":1}})", "unknown_field", "quota.cpu"},
-           Case{R"({"name":"a","quota":{"cpus":0}})", "invalid_field", "quota.cpus"},
            Case{R"({"name":"a","quota":{"cpus":-1}})", "invalid_field", "quota.cpus"},
            Case{R"({"name":"a","quota":{"cpus":0.0001}})", "invalid_field", "quota.cpus"},
-           Case{R"({"name":"a","quota":{"sandboxes":0}})", "invalid_field", "quota.sandboxes"},
+           Case{R"({"name":"a","quota":{"sandboxes":-1}})", "invalid_field", "quota.sandboxes"},
+           Case{R"({"name":"a","max":{"cpus":0}})", "invalid_field", "max.cpus"},
+           Case{R"({"name":"a","quota":{"cpus":0},"lending_limit":{"cpus":1}})", "invalid_field",
+                "lending_limit.cpus"},
            Case{R"({"name":"a","quota":[]})", "invalid_field", "quota"},
            Case{R"({"name":"a","quota":{"cpus":1},"lending_limit":{"cpus":2}})", "invalid_field",
                 "lending_limit.cpus"},
@@ -178,6 +180,25 @@ TEST_F(TeamRoutes, a_quota_is_not_lowered_below_its_use) {
   EXPECT_EQ(set.field(), "teams[1].quota.memory_mb");
   EXPECT_EQ(gateway.call("GET", "/teams/blue").status, 404);
   EXPECT_EQ(gateway.call("PATCH", "/teams/red", R"({"quota":{"cpus":1}})").status, 200);
+}
+
+TEST_F(TeamRoutes, a_quota_of_nothing_is_not_the_same_as_none) {
+  make_team("red", R"(,"quota":{"cpus":0,"sandboxes":0},"borrowing_limit":{"sandboxes":2})");
+  const auto team = gateway.call("GET", "/teams/red").json();
+  EXPECT_EQ(team.at("quota").at("cpus"), 0);
+  EXPECT_EQ(team.at("quota").at("sandboxes"), 0);
+  EXPECT_TRUE(team.at("quota").at("memory_mb").is_null());
+  const auto dry =
+      gateway.call("PUT", "/teams?dry_run=true", R"({"teams":[{"name":"red"}]})").json();
+  const auto& change = dry.at("changes").at(0).at("fields").at(0);
+  EXPECT_EQ(change.at("field"), "quota.cpus");
+  EXPECT_EQ(change.at("from"), 0);
+  EXPECT_TRUE(change.at("to").is_null());
+  // Nobody lends: it never gets anything.
+  gateway.token = token_of("red");
+  EXPECT_EQ(gateway.call("POST", "/sandboxes", R"({"image":"demo:latest","cpus":1,"memory_mb":64})")
+                .code(),
+            "quota_never");
 }
 
 TEST_F(TeamRoutes, a_team_in_use_stays) {

@@ -66,7 +66,7 @@ wire::json::Value sign_in_json(const service::Caller& caller) {
     return nullptr;
   }
   const service::Identity& identity = *caller.identity;
-  return Object{{"by", identity.by_session ? "session" : "token"},
+  return Object{{"by", identity.sign_in.empty() ? "token" : "session"},
                 {"groups", Array(identity.groups.begin(), identity.groups.end())},
                 {"expires_at", time_json(identity.expires_ms)}};
 }

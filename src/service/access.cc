@@ -65,11 +65,17 @@ net::Task<Result<void>> Access::load() {
     }
     add(std::move(token));
   }
+  if (sign_in_ != nullptr) {
+    CO_RETURN_IF_ERROR(co_await sign_in_->records().load());
+  }
   co_return Result<void>{};
 }
 
 net::Task<bool> Access::look_up(std::string authorization) {
   const std::string_view bearer = bearer_of(authorization);
+  if (sign_in_ != nullptr && bearer.starts_with(kProgramSession)) {
+    co_return co_await sign_in_->look_up_session(std::string(bearer), SignIn::SessionKind::program);
+  }
   if (context_.replicas.alone() || bearer.empty() || oidc::looks_like_jwt(bearer)) {
     co_return false;
   }

@@ -24,7 +24,7 @@ class Access {
  public:
   explicit Access(Context& context) : context_(context) {}
 
-  // What the store has; again, once others may have changed it.
+  // What the store has of tokens and sign-ins; again, once others may have changed it.
   net::Task<base::Result<void>> load();
   // Where other gateways share the store: whether the bearer of a header is a token that the store
   // has and that was not known here yet. Then it is.

@@ -15,16 +15,12 @@ constexpr base::Milliseconds kLookPause{5'000};
 constexpr base::Milliseconds kOthersPause{200};
 constexpr base::Milliseconds kRetryPause{1'000};
 
-std::optional<int64_t> limit_or_none(int64_t value) {
-  return value == 0 ? std::nullopt : std::optional(value);
-}
-
 }  // namespace
 
 model::TeamQuota quota_of(const Team& team) {
   return {.name = team.name,
-          .nominal = {limit_or_none(team.quota_millicpus), limit_or_none(team.quota_memory_mb),
-                      limit_or_none(team.quota_storage_mb), limit_or_none(team.quota_sandboxes)},
+          .nominal = {team.quota_millicpus, team.quota_memory_mb, team.quota_storage_mb,
+                      team.quota_sandboxes},
           .borrowing = {team.borrow_millicpus, team.borrow_memory_mb, team.borrow_storage_mb,
                         team.borrow_sandboxes},
           .lending = {team.lend_millicpus, team.lend_memory_mb, team.lend_storage_mb,
@@ -47,7 +43,6 @@ void Admission::enqueue(const LivePtr& live) {
 }
 
 void Admission::forget(const LivePtr& live) {
-  reasons_.erase(live->row.id);
   const auto found = tickets_.find(live->row.team);
   if (found == tickets_.end()) {
     return;
@@ -56,6 +51,7 @@ void Admission::forget(const LivePtr& live) {
   const auto place = std::ranges::lower_bound(tickets, live->row.ticket);
   if (place != tickets.end() && *place == live->row.ticket) {
     tickets.erase(place);
+    live->row.message.clear();  // why it waited
   }
   if (tickets.empty()) {
     tickets_.erase(found);
@@ -85,7 +81,7 @@ void Admission::apply(const store::Admission& decision) {
   for (const auto& [id, reason] : decision.reasons) {
     const LivePtr live = context_.live.find(id);
     if (live && live->row.state == SandboxState::queued) {
-      reasons_[id] = reason;
+      live->row.message = reason;
     }
   }
 }
@@ -148,9 +144,8 @@ std::optional<Admission::Place> Admission::place_of(const SandboxRow& row) const
     return std::nullopt;
   }
   const auto before = std::ranges::lower_bound(found->second, row.ticket) - found->second.begin();
-  const auto reason = reasons_.find(row.id);
-  if (reason != reasons_.end()) {
-    return Place{.position = before + 1, .reason = reason->second};
+  if (!row.message.empty()) {
+    return Place{.position = before + 1, .reason = row.message};
   }
   return Place{
       .position = before + 1,

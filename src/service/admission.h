@@ -81,7 +81,6 @@ class Admission {
   model::Limits total_;
   Effects effects_;
   std::map<std::string, std::vector<int64_t>> tickets_;  // of a team, ascending
-  std::map<std::string, std::string> reasons_;           // by id, of the last decision
   mutable std::map<std::string, Borrowed> borrowed_;     // by team; made when asked for
   bool wanted_ = false;
   bool wanted_later_ = false;

@@ -91,19 +91,23 @@ Result<std::unique_ptr<AuditSpool>> AuditSpool::open(const std::string& path,
       at = spool->open_.erase(at);
     }
   }
-  RETURN_IF_ERROR(spool->rewrite());
+  spool->file_bytes_ = text.size();
+  spool->is_cut_ = !text.empty() && !text.ends_with('\n');
+  // Where there is no room for it anew, it goes on as it is until there is.
+  [[maybe_unused]] const auto rewritten = spool->rewrite();
   return spool;
 }
 
 Result<void> AuditSpool::write(std::string_view line) {
   // One write each: with O_APPEND a line is there or it is not, but for a disk that is full.
-  const ssize_t written = ::write(file_.get(), line.data(), line.size());
+  const std::string text = base::cat(is_cut_ ? "\n" : "", line);
+  const ssize_t written = ::write(file_.get(), text.data(), text.size());
   if (written < 0) {
     return base::fail_errno(errno, "write ", path_);
   }
   file_bytes_ += static_cast<size_t>(written);
-  if (static_cast<size_t>(written) < line.size()) {
-    [[maybe_unused]] const ssize_t ended = ::write(file_.get(), "\n", 1);
+  is_cut_ = static_cast<size_t>(written) < text.size();
+  if (is_cut_) {
     return base::fail_errno(ENOSPC, "write ", path_);
   }
   return {};
@@ -121,6 +125,7 @@ Result<void> AuditSpool::rewrite() {
   }
   file_ = std::move(file);
   file_bytes_ = text.size();
+  is_cut_ = false;
   return {};
 }
 

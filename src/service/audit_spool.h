@@ -28,7 +28,7 @@ class AuditSpool {
   };
   // Takes over the file at `path`, or makes it. `unfinished` gets what has begun and did not end;
   // it stays in the file until end() is told of it. A line that is broken (the last one of a killed
-  // process may be) is passed over. io.
+  // process may be) is passed over. io. A full disk does not keep it from opening.
   static base::Result<std::unique_ptr<AuditSpool>> open(const std::string& path,
                                                         std::vector<Unfinished>& unfinished);
 
@@ -50,6 +50,7 @@ class AuditSpool {
   std::map<uint64_t, std::string> open_;  // the lines, by number
   size_t open_bytes_ = 0;
   size_t file_bytes_ = 0;
+  bool is_cut_ = false;  // the file's last line has no end
   uint64_t last_number_ = 0;
   int64_t stored_through_ = 0;
 };

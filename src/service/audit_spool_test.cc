@@ -66,6 +66,19 @@ TEST_F(Spool, a_broken_line_hides_no_other) {
   EXPECT_EQ(found.size(), 2U);
 }
 
+TEST_F(Spool, where_it_cannot_be_written_anew_it_goes_on_as_it_is) {
+  begin("req-a");
+  std::ofstream(path, std::ios::app) << "B 9 {\"cut off";
+  std::filesystem::create_directories(path + ".new/in-the-way");  // as a full disk would be
+  open();
+  ASSERT_EQ(found.size(), 1U);
+  begin("req-b");  // behind a line without an end
+  std::filesystem::remove_all(path + ".new");
+  open();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[1].request_id, "req-b");
+}
+
 TEST_F(Spool, the_file_does_not_grow_with_what_has_ended) {
   const uint64_t open_one = begin("req-open");
   const std::string details = R"({"argv":[")" + std::string(4000, 'x') + R"("]})";

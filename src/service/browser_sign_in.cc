@@ -106,7 +106,8 @@ Result<BrowserSignIn::Attempt> BrowserSignIn::open_attempt(std::string_view text
 }
 
 Task<Result<BrowserSignIn::Ended>> BrowserSignIn::finish(std::string attempt, std::string state,
-                                                         std::string code, std::string issuer) {
+                                                         std::string code, std::string issuer,
+                                                         std::string remote) {
   CO_RETURN_IF_ERROR(check_configured());
   CO_ASSIGN_OR_RETURN(Attempt begun, open_attempt(attempt));
   if (state.empty() || !are_same(state, begun.state)) {
@@ -125,14 +126,27 @@ Task<Result<BrowserSignIn::Ended>> BrowserSignIn::finish(std::string attempt, st
     co_return base::fail(ErrorCode::forbidden, "'", session.identity->subject,
                          "' is in more groups of the configuration than a cookie holds");
   }
-  CO_ASSIGN_OR_RETURN(Caller caller, sign_in_.caller_of(std::move(session.identity)));
+  CO_ASSIGN_OR_RETURN(Caller caller, sign_in_.caller_of(session.identity));
+  CO_RETURN_IF_ERROR(co_await sign_in_.keep_session(session, std::move(remote)));
   co_return Ended{.return_to = std::move(begun.return_to),
                   .session = std::move(session.text),
                   .caller = std::move(caller)};
 }
 
-Result<Caller> BrowserSignIn::open(std::string_view session) const {
-  return sign_in_.open_session(session, SignIn::SessionKind::browser);
+Task<Result<Caller>> BrowserSignIn::open(std::string session) {
+  auto caller = sign_in_.open_session(session, SignIn::SessionKind::browser);
+  if (!caller) {
+    const bool found = co_await sign_in_.look_up_session(session, SignIn::SessionKind::browser);
+    if (found) {
+      co_return sign_in_.open_session(session, SignIn::SessionKind::browser);
+    }
+  }
+  co_return caller;
+}
+
+Task<Result<void>> BrowserSignIn::end(const Caller& caller) {
+  std::vector<std::string> ids{caller.identity->sign_in};
+  co_return co_await sign_in_.records().end(std::move(ids));
 }
 
 std::string BrowserSignIn::end_session_url() const {

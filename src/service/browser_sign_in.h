@@ -1,9 +1,9 @@
 // Sign-in by browser: the authorization code flow of OpenID Connect with PKCE, state and nonce, and
-// the session that it ends with. Nothing of it is kept here: what has to be remembered between two
-// requests is sealed (service/secret_box.h) into cookies of the browser, so that any gateway with
-// the same key goes on where another began. What a page of another origin can make a browser send
-// is not enough: the server takes a session only with a header that such a page cannot set.
-// Owned by main; loop thread only.
+// the session that it ends with. Nothing of it is kept here but that a session has not ended
+// (SignIns): what has to be remembered between two requests is sealed (service/secret_box.h) into
+// cookies of the browser, so that any gateway with the same key goes on where another began. What a
+// page of another origin can make a browser send is not enough: the server takes a session only
+// with a header that such a page cannot set. Owned by main; loop thread only.
 #pragma once
 
 #include <string>
@@ -38,10 +38,13 @@ class BrowserSignIn {
   // The browser came back with these. unauthenticated: not what was begun, or the issuer or its
   // token says no; forbidden: in no team; unavailable, overloaded.
   net::Task<base::Result<Ended>> finish(std::string attempt, std::string state, std::string code,
-                                        std::string issuer);
+                                        std::string issuer, std::string remote);
 
-  // The caller of a session. unauthenticated: none of ours, or too old; forbidden: in no team.
-  [[nodiscard]] base::Result<Caller> open(std::string_view session) const;
+  // The caller of a session. unauthenticated: none of ours, ended, or too old; forbidden: in no
+  // team.
+  net::Task<base::Result<Caller>> open(std::string session);
+  // It opens nothing any more, whoever has a copy.
+  net::Task<base::Result<void>> end(const Caller& caller);
   // Where the browser ends its session with the issuer too; empty: the issuer offers no such place.
   [[nodiscard]] std::string end_session_url() const;
 

@@ -47,7 +47,7 @@ struct Identity {
   std::string subject;
   std::vector<std::string> groups;  // those that the gateway's configuration knows
   int64_t expires_ms = 0;           // of what was shown
-  bool by_session = false;          // of the gateway's making; else a token of the issuer
+  std::string sign_in;              // the session's id; empty: a token of the issuer was shown
 };
 
 struct Caller {

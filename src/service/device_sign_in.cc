@@ -21,7 +21,8 @@ Task<Result<DeviceSignIn::Begun>> DeviceSignIn::begin() {
   co_return Begun{.attempt = std::move(attempt), .device = std::move(device)};
 }
 
-Task<Result<std::optional<DeviceSignIn::Ended>>> DeviceSignIn::finish(std::string attempt) {
+Task<Result<std::optional<DeviceSignIn::Ended>>> DeviceSignIn::finish(std::string attempt,
+                                                                      std::string remote) {
   CO_ASSIGN_OR_RETURN(const auto begun, sign_in_.unseal(attempt, kAttemptPurpose));
   CO_ASSIGN_OR_RETURN(auto granted,
                       co_await sign_in_.issuer().finish_device(oidc::text_claim(begun, "device")));
@@ -31,7 +32,8 @@ Task<Result<std::optional<DeviceSignIn::Ended>>> DeviceSignIn::finish(std::strin
   CO_ASSIGN_OR_RETURN(Identity identity,
                       co_await sign_in_.identity_of_granted(std::move(*granted), ""));
   auto session = sign_in_.make_session(std::move(identity), SignIn::SessionKind::program);
-  CO_ASSIGN_OR_RETURN(Caller caller, sign_in_.caller_of(std::move(session.identity)));
+  CO_ASSIGN_OR_RETURN(Caller caller, sign_in_.caller_of(session.identity));
+  CO_RETURN_IF_ERROR(co_await sign_in_.keep_session(session, std::move(remote)));
   co_return Ended{.token = std::move(session.text), .caller = std::move(caller)};
 }
 

@@ -28,7 +28,7 @@ class DeviceSignIn {
   };
   // nullopt: not yet. unauthenticated: not what was begun, too late, or the issuer says no;
   // forbidden: in no team; unavailable, overloaded.
-  net::Task<base::Result<std::optional<Ended>>> finish(std::string attempt);
+  net::Task<base::Result<std::optional<Ended>>> finish(std::string attempt, std::string remote);
 
  private:
   SignIn& sign_in_;

@@ -11,9 +11,18 @@ namespace {
 using base::ErrorCode;
 using base::Result;
 using model::Role;
+using net::Task;
 using wire::json::Object;
 
 constexpr int64_t kMsPerSecond = 1000;
+
+std::string_view name_of(SignIn::SessionKind kind) {
+  return kind == SignIn::SessionKind::browser ? "browser" : "program";
+}
+
+std::unexpected<base::Error> has_ended() {
+  return base::fail(ErrorCode::unauthenticated, "the session has ended: sign in again");
+}
 
 std::string_view purpose_of(SignIn::SessionKind kind) {
   return kind == SignIn::SessionKind::browser ? "sign-in.session" : "sign-in.program";
@@ -35,7 +44,7 @@ void add(std::vector<Membership>& memberships, const std::string& team, Role rol
 }  // namespace
 
 SignIn::SignIn(Context& context, oidc::Issuer& issuer, SignInSettings settings)
-    : context_(context), issuer_(issuer), settings_(std::move(settings)) {}
+    : context_(context), issuer_(issuer), settings_(std::move(settings)), records_(context) {}
 
 bool SignIn::lacks_key(std::string_view bearer) const {
   const auto head = oidc::parse_jwt_head(bearer);
@@ -186,33 +195,64 @@ Result<Object> SignIn::unseal(std::string_view text, std::string_view purpose) c
 }
 
 SignIn::Session SignIn::make_session(Identity identity, SessionKind kind) const {
-  identity.by_session = true;
+  identity.sign_in = base::new_id(context_.random, "sgn");
   identity.expires_ms = context_.now_ms() + settings_.session_sec * kMsPerSecond;
   wire::json::Array groups(identity.groups.begin(), identity.groups.end());
-  Session session{.text = seal({{"subject", identity.subject},
+  Session session{.text = seal({{"id", identity.sign_in},
+                                {"subject", identity.subject},
                                 {"groups", std::move(groups)},
                                 {"issuer", settings_.issuer}},
                                settings_.session_sec, purpose_of(kind)),
-                  .identity = std::make_shared<const Identity>(std::move(identity))};
+                  .identity = std::make_shared<const Identity>(std::move(identity)),
+                  .kind = kind};
   if (kind == SessionKind::program) {
     session.text.insert(0, kProgramSession);
   }
   return session;
 }
 
-Result<Caller> SignIn::open_session(std::string_view text, SessionKind kind) const {
+Task<Result<void>> SignIn::keep_session(const Session& session, std::string remote) {
+  const int64_t now = context_.now_ms();
+  SignInRow row{.id = session.identity->sign_in,
+                .kind = std::string(name_of(session.kind)),
+                .subject = session.identity->subject,
+                .remote = std::move(remote),
+                .created_ms = now,
+                .expires_ms = session.identity->expires_ms,
+                .last_used_ms = now};
+  co_return co_await records_.add(std::move(row));
+}
+
+Result<Object> SignIn::unseal_session(std::string_view text, SessionKind kind) const {
   if (kind == SessionKind::program) {
     text.remove_prefix(std::min(kProgramSession.size(), text.size()));
   }
-  ASSIGN_OR_RETURN(const Object object, unseal(text, purpose_of(kind)));
+  ASSIGN_OR_RETURN(Object object, unseal(text, purpose_of(kind)));
   if (oidc::text_claim(object, "issuer") != settings_.issuer) {
     return base::fail(ErrorCode::unauthenticated, "the session is of another issuer");
   }
-  return caller_of(
-      std::make_shared<const Identity>(Identity{.subject = oidc::text_claim(object, "subject"),
-                                                .groups = oidc::list_claim(object, "groups"),
-                                                .expires_ms = object.at("until").get_int64(),
-                                                .by_session = true}));
+  return object;
+}
+
+Result<Caller> SignIn::open_session(std::string_view text, SessionKind kind) {
+  ASSIGN_OR_RETURN(const Object object, unseal_session(text, kind));
+  Identity identity{.subject = oidc::text_claim(object, "subject"),
+                    .groups = oidc::list_claim(object, "groups"),
+                    .expires_ms = object.at("until").get_int64(),
+                    .sign_in = oidc::text_claim(object, "id")};
+  if (records_.find(identity.sign_in) == nullptr) {
+    return has_ended();
+  }
+  records_.note_use(identity.sign_in);
+  return caller_of(std::make_shared<const Identity>(std::move(identity)));
+}
+
+Task<bool> SignIn::look_up_session(std::string text, SessionKind kind) {
+  const auto object = unseal_session(text, kind);
+  if (!object || records_.find(oidc::text_claim(*object, "id")) != nullptr) {
+    co_return false;
+  }
+  co_return co_await records_.look_up(oidc::text_claim(*object, "id"));
 }
 
 net::Task<Result<void>> SignIn::complete(Object& claims, base::Secret access_token) {
@@ -255,6 +295,10 @@ std::string SignIn::scopes() const {
 Result<Caller> SignIn::look_again(const Caller& caller) const {
   if (caller.expires_ms <= context_.now_ms()) {
     return not_valid("it has expired");
+  }
+  const std::string& sign_in = caller.identity->sign_in;
+  if (!sign_in.empty() && records_.find(sign_in) == nullptr) {
+    return has_ended();
   }
   ASSIGN_OR_RETURN(Caller now, caller_of(caller.identity));
   if (!now.is_in(caller.team)) {

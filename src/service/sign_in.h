@@ -16,6 +16,7 @@
 #include "service/caller.h"
 #include "service/context.h"
 #include "service/sign_in_settings.h"
+#include "service/sign_ins.h"
 
 namespace service {
 
@@ -44,16 +45,23 @@ class SignIn {
   [[nodiscard]] base::Result<Identity> identity_of(const wire::json::Object& claims) const;
   // forbidden: in no team.
   [[nodiscard]] base::Result<Caller> caller_of(std::shared_ptr<const Identity> identity) const;
-  // What stands for somebody who has signed in, for session_sec from now on: sealed, and nothing of
-  // it is kept here. A browser's opens nothing as a program's, nor the other way round.
+  // What stands for somebody who has signed in, for session_sec from now on: sealed, and of no use
+  // before keep_session() and after the end of its record. A browser's opens nothing as a
+  // program's, nor the other way round.
   enum class SessionKind { browser, program };
   struct Session {
     std::string text;
     std::shared_ptr<const Identity> identity;
+    SessionKind kind = SessionKind::browser;
   };
   [[nodiscard]] Session make_session(Identity identity, SessionKind kind) const;
-  // unauthenticated: none of ours, or too old; forbidden: in no team.
-  [[nodiscard]] base::Result<Caller> open_session(std::string_view text, SessionKind kind) const;
+  // `remote`: the address it was begun from.
+  net::Task<base::Result<void>> keep_session(const Session& session, std::string remote);
+  // unauthenticated: none of ours, ended, or too old; forbidden: in no team.
+  [[nodiscard]] base::Result<Caller> open_session(std::string_view text, SessionKind kind);
+  // Whether it was begun at another gateway and is known here only now.
+  net::Task<bool> look_up_session(std::string text, SessionKind kind);
+  [[nodiscard]] SignIns& records() { return records_; }
   // Values of ours in hands of others: `object` with "until", its end.
   [[nodiscard]] std::string seal(wire::json::Object object, int64_t seconds,
                                  std::string_view purpose) const;
@@ -72,6 +80,8 @@ class SignIn {
  private:
   base::Result<wire::json::Object> check(std::string_view token, const oidc::Expected& expected,
                                          int64_t& expires_ms) const;
+  [[nodiscard]] base::Result<wire::json::Object> unseal_session(std::string_view text,
+                                                                SessionKind kind) const;
   base::Result<wire::json::Object> check_id_token(std::string_view token, std::string_view nonce);
   net::Task<base::Result<void>> complete(wire::json::Object& claims, base::Secret access_token);
   [[nodiscard]] std::vector<Membership> memberships_of(const Identity& identity) const;
@@ -79,6 +89,7 @@ class SignIn {
   Context& context_;
   oidc::Issuer& issuer_;
   SignInSettings settings_;
+  SignIns records_;
   uint64_t known_version_ = 0;  // of the keys that the known ones were checked with
   std::unordered_map<std::string, std::shared_ptr<const Identity>> known_;  // by the token's hash
 };

@@ -17,6 +17,9 @@ using wire::json::Reader;
 
 // All teams are in memory, and a list of them has one page.
 constexpr size_t kTeamsMax = 1000;
+// Of one change that other gateways' overtake: each time one of those was made, so somebody gets
+// on.
+constexpr int kRunsMax = 20;
 
 struct Use {
   int64_t millicpus = 0;
@@ -41,10 +44,11 @@ Use use_of(const LiveSandboxes& live, const std::string& team) {
   return use;
 }
 
-Result<void> check_lowered(const std::string& field, int64_t before, int64_t after, int64_t used,
+Result<void> check_lowered(const std::string& field, const std::optional<int64_t>& before,
+                           const std::optional<int64_t>& after, int64_t used,
                            const std::string& used_text) {
-  const bool is_lowered = after != 0 && (before == 0 || after < before);
-  if (!is_lowered || used <= after) {
+  const bool is_lowered = after && (!before || *after < *before);
+  if (!is_lowered || used <= *after) {
     return {};
   }
   auto error =
@@ -161,7 +165,7 @@ Task<Result<TeamPtr>> TeamChanges::commit(Team team) {
   co_return context_.teams.get(name);
 }
 
-Task<Result<TeamPtr>> TeamChanges::create(std::string body) {
+Task<Result<TeamPtr>> TeamChanges::create_once(std::string body) {
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   Reader reader(object);
   CO_ASSIGN_OR_RETURN(const auto name, reader.required<std::string>("name"));
@@ -174,7 +178,7 @@ Task<Result<TeamPtr>> TeamChanges::create(std::string body) {
   co_return co_await commit(std::move(team));
 }
 
-Task<Result<TeamChanges::Put>> TeamChanges::put(std::string name, std::string body) {
+Task<Result<TeamChanges::Put>> TeamChanges::put_once(std::string name, std::string body) {
   CO_RETURN_IF_ERROR(check_team_name("name", name));
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   CO_ASSIGN_OR_RETURN(const TurnPtr turn, co_await take_turn());
@@ -184,7 +188,8 @@ Task<Result<TeamChanges::Put>> TeamChanges::put(std::string name, std::string bo
   co_return Put{.team = done, .fresh = fresh};
 }
 
-Task<Result<TeamPtr>> TeamChanges::patch(std::string name, std::string body, bool members_only) {
+Task<Result<TeamPtr>> TeamChanges::patch_once(std::string name, std::string body,
+                                              bool members_only) {
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   CO_ASSIGN_OR_RETURN(const TurnPtr turn, co_await take_turn());
   CO_ASSIGN_OR_RETURN(const TeamPtr present, context_.teams.get(name));
@@ -220,7 +225,7 @@ Result<void> TeamChanges::check_removal(const std::string& name) const {
   return error;
 }
 
-Task<Result<void>> TeamChanges::remove(std::string name) {
+Task<Result<void>> TeamChanges::remove_once(std::string name) {
   CO_ASSIGN_OR_RETURN(const TurnPtr turn, co_await take_turn());
   CO_RETURN_IF_ERROR(context_.teams.get(name));
   CO_RETURN_IF_ERROR(check_removal(name));
@@ -229,8 +234,8 @@ Task<Result<void>> TeamChanges::remove(std::string name) {
   co_return co_await commit(std::move(changes));
 }
 
-Task<Result<store::Member>> TeamChanges::put_member(std::string name, std::string subject,
-                                                    std::string body) {
+Task<Result<store::Member>> TeamChanges::put_member_once(std::string name, std::string subject,
+                                                         std::string body) {
   CO_RETURN_IF_ERROR(check_subject("subject", subject));
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   Reader reader(object);
@@ -254,7 +259,7 @@ Task<Result<store::Member>> TeamChanges::put_member(std::string name, std::strin
   co_return member;
 }
 
-Task<Result<void>> TeamChanges::remove_member(std::string name, std::string subject) {
+Task<Result<void>> TeamChanges::remove_member_once(std::string name, std::string subject) {
   CO_ASSIGN_OR_RETURN(const TurnPtr turn, co_await take_turn());
   CO_ASSIGN_OR_RETURN(const TeamPtr present, context_.teams.get(name));
   Team team = *present;
@@ -310,7 +315,7 @@ Result<void> TeamChanges::plan(const Object& document, store::TeamChanges& todo,
   return {};
 }
 
-Task<Result<TeamChanges::Applied>> TeamChanges::apply(Object document, bool dry_run) {
+Task<Result<TeamChanges::Applied>> TeamChanges::apply_once(Object document, bool dry_run) {
   CO_ASSIGN_OR_RETURN(const TurnPtr turn, co_await take_turn());
   store::TeamChanges todo;
   Applied applied;
@@ -322,6 +327,50 @@ Task<Result<TeamChanges::Applied>> TeamChanges::apply(Object document, bool dry_
     CO_RETURN_IF_ERROR(co_await commit(std::move(todo)));
   }
   co_return applied;
+}
+
+// --- each until no other gateway gets in between
+
+template <typename Result, typename... Arguments>
+Task<Result> TeamChanges::until_undisturbed(Task<Result> (TeamChanges::*change)(Arguments...),
+                                            std::type_identity_t<Arguments>... arguments) {
+  for (int run = 1;; ++run) {
+    auto done = co_await (this->*change)(arguments...);
+    if (done || run == kRunsMax || !store::Store::was_changed_elsewhere(done.error())) {
+      co_return done;
+    }
+  }
+}
+
+Task<Result<TeamPtr>> TeamChanges::create(std::string body) {
+  return until_undisturbed(&TeamChanges::create_once, std::move(body));
+}
+
+Task<Result<TeamChanges::Put>> TeamChanges::put(std::string name, std::string body) {
+  return until_undisturbed(&TeamChanges::put_once, std::move(name), std::move(body));
+}
+
+Task<Result<TeamPtr>> TeamChanges::patch(std::string name, std::string body, bool members_only) {
+  return until_undisturbed(&TeamChanges::patch_once, std::move(name), std::move(body),
+                           members_only);
+}
+
+Task<Result<void>> TeamChanges::remove(std::string name) {
+  return until_undisturbed(&TeamChanges::remove_once, std::move(name));
+}
+
+Task<Result<store::Member>> TeamChanges::put_member(std::string name, std::string subject,
+                                                    std::string body) {
+  return until_undisturbed(&TeamChanges::put_member_once, std::move(name), std::move(subject),
+                           std::move(body));
+}
+
+Task<Result<void>> TeamChanges::remove_member(std::string name, std::string subject) {
+  return until_undisturbed(&TeamChanges::remove_member_once, std::move(name), std::move(subject));
+}
+
+Task<Result<TeamChanges::Applied>> TeamChanges::apply(Object document, bool dry_run) {
+  return until_undisturbed(&TeamChanges::apply_once, std::move(document), dry_run);
 }
 
 }  // namespace service

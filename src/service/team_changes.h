@@ -1,7 +1,7 @@
 // The use cases of /teams: what is to become of teams is checked against what they use, written in
-// one transaction and then taken over in memory, one change after the other (of another gateway's
-// at the same moment one is a conflict). Who may do it, the
-// route table and the handlers say. Owned by main; loop thread only.
+// one transaction and then taken over in memory, one change after the other. A change that another
+// gateway's overtook is planned anew on what that left. Who may do it, the route table and the
+// handlers say. Owned by main; loop thread only.
 #pragma once
 
 #include <memory>
@@ -55,6 +55,21 @@ class TeamChanges {
   net::Task<base::Result<Applied>> apply(wire::json::Object document, bool dry_run);
 
  private:
+  // The same, once: each fails with Store::was_changed_elsewhere() where another gateway was
+  // faster.
+  net::Task<base::Result<TeamPtr>> create_once(std::string body);
+  net::Task<base::Result<Put>> put_once(std::string name, std::string body);
+  net::Task<base::Result<TeamPtr>> patch_once(std::string name, std::string body,
+                                              bool members_only);
+  net::Task<base::Result<void>> remove_once(std::string name);
+  net::Task<base::Result<store::Member>> put_member_once(std::string name, std::string subject,
+                                                         std::string body);
+  net::Task<base::Result<void>> remove_member_once(std::string name, std::string subject);
+  net::Task<base::Result<Applied>> apply_once(wire::json::Object document, bool dry_run);
+  template <typename Result, typename... Arguments>
+  net::Task<Result> until_undisturbed(net::Task<Result> (TeamChanges::*change)(Arguments...),
+                                      std::type_identity_t<Arguments>... arguments);
+
   // One change at a time: what it was checked against holds until it is done.
   class Turn;
   using TurnPtr = std::shared_ptr<const Turn>;

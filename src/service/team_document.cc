@@ -47,10 +47,10 @@ Amounts maximum_of(const Team& team) {
 }
 
 Amounts quota_of(const Team& team) {
-  return {.millicpus = limit_of(team.quota_millicpus),
-          .memory_mb = limit_of(team.quota_memory_mb),
-          .storage_mb = limit_of(team.quota_storage_mb),
-          .sandboxes = limit_of(team.quota_sandboxes)};
+  return {.millicpus = team.quota_millicpus,
+          .memory_mb = team.quota_memory_mb,
+          .storage_mb = team.quota_storage_mb,
+          .sandboxes = team.quota_sandboxes};
 }
 
 Amounts borrowing_of(const Team& team) {
@@ -179,11 +179,11 @@ Result<void> read_all_amounts(Reader& reader, Team& team) {
   team.max_memory_mb = maximum.memory_mb.value_or(0);
   team.max_storage_mb = maximum.storage_mb.value_or(0);
   ASSIGN_OR_RETURN(const auto quota,
-                   read_amounts(reader, "quota", quota_of(team), Counted::yes, 1));
-  team.quota_millicpus = quota.millicpus.value_or(0);
-  team.quota_memory_mb = quota.memory_mb.value_or(0);
-  team.quota_storage_mb = quota.storage_mb.value_or(0);
-  team.quota_sandboxes = quota.sandboxes.value_or(0);
+                   read_amounts(reader, "quota", quota_of(team), Counted::yes, 0));
+  team.quota_millicpus = quota.millicpus;
+  team.quota_memory_mb = quota.memory_mb;
+  team.quota_storage_mb = quota.storage_mb;
+  team.quota_sandboxes = quota.sandboxes;
   ASSIGN_OR_RETURN(const auto borrowing,
                    read_amounts(reader, "borrowing_limit", borrowing_of(team), Counted::yes, 0));
   team.borrow_millicpus = borrowing.millicpus;

@@ -18,6 +18,18 @@ std::unexpected<base::Error> not_valid() {
   return base::fail(ErrorCode::unauthenticated, "the ticket is unknown, used or too old");
 }
 
+wire::json::Value identity_json(const Caller& caller) {
+  if (!caller.identity) {
+    return nullptr;
+  }
+  const Identity& identity = *caller.identity;
+  return wire::json::Object{
+      {"subject", identity.subject},
+      {"groups", wire::json::Array(identity.groups.begin(), identity.groups.end())},
+      {"expires_ms", identity.expires_ms},
+      {"sign_in", identity.sign_in}};
+}
+
 // All of a caller but where it calls from.
 std::string text_of(const Caller& caller) {
   wire::json::Array memberships;
@@ -37,7 +49,22 @@ std::string text_of(const Caller& caller) {
       {"may_read_metrics", caller.may_read_metrics},
       {"memberships", std::move(memberships)},
       {"expires_ms", caller.expires_ms},
+      {"identity", identity_json(caller)},
   });
+}
+
+Result<std::shared_ptr<const Identity>> parse_identity(const wire::json::Value& value) {
+  const auto* const object = value.if_object();
+  if (object == nullptr) {
+    return nullptr;
+  }
+  wire::json::Reader reader(*object);
+  Identity identity;
+  ASSIGN_OR_RETURN(identity.subject, reader.required<std::string>("subject"));
+  ASSIGN_OR_RETURN(identity.groups, reader.required<std::vector<std::string>>("groups"));
+  ASSIGN_OR_RETURN(identity.expires_ms, reader.required<int64_t>("expires_ms"));
+  ASSIGN_OR_RETURN(identity.sign_in, reader.required<std::string>("sign_in"));
+  return std::make_shared<const Identity>(std::move(identity));
 }
 
 Result<std::vector<Membership>> parse_memberships(const wire::json::Array& rows) {
@@ -75,6 +102,9 @@ Result<Caller> parse_caller(const std::string& text) {
   ASSIGN_OR_RETURN(const auto memberships, reader.required<wire::json::Array>("memberships"));
   ASSIGN_OR_RETURN(caller.memberships, parse_memberships(memberships));
   ASSIGN_OR_RETURN(caller.expires_ms, reader.required<int64_t>("expires_ms"));
+  if (const auto* const identity = object.if_contains("identity")) {
+    ASSIGN_OR_RETURN(caller.identity, parse_identity(*identity));
+  }
   return caller;
 }
 

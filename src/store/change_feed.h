@@ -17,7 +17,7 @@ namespace store {
 namespace notice {
 inline constexpr std::string_view kSandbox = "sandbox";
 inline constexpr std::string_view kTeams = "teams";
-inline constexpr std::string_view kTokens = "tokens";
+inline constexpr std::string_view kTokens = "tokens";  // and sign-ins
 inline constexpr std::string_view kTokenLimits = "limits";
 inline constexpr std::string_view kRegistries = "registries";
 inline constexpr std::string_view kReplicas = "replicas";

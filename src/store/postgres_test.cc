@@ -184,11 +184,13 @@ TEST_P(PostgresStoreTest, writers_take_turns_and_lose_nothing) {
   std::atomic<int> applied = 0;
   std::vector<std::thread> threads;
   for (int i = 0; i < kWriters; ++i) {
-    threads.emplace_back([this, &applied] {
+    threads.emplace_back([this, i, &applied] {
       auto own = Store::open(url());
       ASSERT_TRUE(own.has_value());
       for (int n = 0; n < kEach; ++n) {
-        EXPECT_TRUE((*own)->append_event(kTeam, "sbx-a", {.type = "x"}).has_value());
+        EXPECT_TRUE((*own)
+                        ->append_event(kTeam, "sbx-a", {.at_ms = i * kEach + n + 2, .type = "x"})
+                        .has_value());
       }
       const auto changed = (*own)->set_state(
           kTeam, "sbx-a", {.from = {SandboxState::starting}, .to = SandboxState::ready});

@@ -22,8 +22,7 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// One team and its limits, with what a new one has. Of a maximum and a quota 0: none is set (the
-// host's, or unlimited).
+// One team and its limits, with what a new one has. Of a maximum 0: none is set (the host's).
 struct Team {
   std::string name;
   std::vector<std::string> image_prefixes;  // of normalised references; empty: all
@@ -31,10 +30,11 @@ struct Team {
   int64_t max_millicpus = 0;  // of one sandbox
   int64_t max_memory_mb = 0;
   int64_t max_storage_mb = 0;
-  int64_t quota_millicpus = 0;  // of all its sandboxes
-  int64_t quota_memory_mb = 0;
-  int64_t quota_storage_mb = 0;
-  int64_t quota_sandboxes = 0;
+  // Of all its sandboxes. Not set: no limit; 0: it owns nothing, and has what it borrows.
+  std::optional<int64_t> quota_millicpus;
+  std::optional<int64_t> quota_memory_mb;
+  std::optional<int64_t> quota_storage_mb;
+  std::optional<int64_t> quota_sandboxes;
   int64_t default_storage_mb = 1'024;  // where a request names none
   int64_t lease_sec = 1'800;
   int64_t max_lifetime_sec = 86'400;
@@ -81,7 +81,7 @@ struct Sandbox {
   std::string owner;
   model::SandboxState state = model::SandboxState::queued;
   std::string reason;
-  std::string message;
+  std::string message;  // of a queued one: why it waits, as the last decision saw it
   // What was asked for.
   std::string image;  // normalised
   model::Resources resources;
@@ -162,6 +162,18 @@ struct Ticket {
   std::string hash;  // of its secret
   std::string caller;
   int64_t expires_ms = 0;
+};
+
+// A person's session: of a browser or of a program.
+struct SignIn {
+  std::string id;
+  std::string kind;  // "browser", "program"
+  std::string subject;
+  std::string remote;  // the address it was begun from
+  int64_t created_ms = 0;
+  int64_t expires_ms = 0;
+  int64_t last_used_ms = 0;
+  bool operator==(const SignIn&) const = default;
 };
 
 // Limits of one token that are its own; nullopt: the operator's, 0: none.

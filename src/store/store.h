@@ -179,7 +179,9 @@ class Store {
   // All of it or nothing. The tokens of members who are none any more go with their membership; of
   // a removed team what it had archived goes too, but not its audit log. Gives the ids of the
   // tokens that are gone. in_use (details.team, .sandboxes, .tokens): a removed team has them.
+  // conflict where `were` does not hold any more: was_changed_elsewhere().
   Result<std::vector<std::string>> change_teams(const TeamChanges& changes);
+  static bool was_changed_elsewhere(const base::Error& error);
 
   // --- tokens
   Result<void> insert_token(const Token& token);  // conflict: that id or hash exists
@@ -188,6 +190,13 @@ class Store {
   Result<std::optional<Token>> find_token_by_hash(std::string_view hash);
   Result<void> touch_token(std::string_view id, int64_t used_ms);
   Result<void> delete_token(std::string_view team, std::string_view id);
+
+  // --- sign-ins of people
+  Result<void> insert_sign_in(const SignIn& row);  // those whose time is over go
+  Result<std::vector<SignIn>> list_sign_ins();
+  Result<std::optional<SignIn>> find_sign_in(std::string_view id);
+  Result<void> touch_sign_in(std::string_view id, int64_t used_ms);
+  Result<void> delete_sign_ins(const std::vector<std::string>& ids);
 
   // --- limits of tokens
   // not_found: there is no such token.
@@ -244,6 +253,7 @@ class Store {
   Result<std::set<std::string>> drained_teams();
 
   // --- events: those of deleted sandboxes stay readable
+  // The same again (a repeat after an unknown outcome) changes nothing and gives the first.
   Result<Event> append_event(std::string_view team, std::string_view id, const Event& event);
   // Oldest first, those with an id above `after`, at most `limit`.
   Result<std::vector<Event>> list_events(std::string_view team, std::string_view id, int64_t after,
@@ -338,6 +348,7 @@ class Store {
   Result<Page<Sandbox>> list(const std::optional<std::vector<std::string>>& teams,
                              const SandboxFilter& filter);
   Result<Event> append(std::string_view id, const Event& event);
+  Result<std::optional<Event>> find_event(std::string_view id, const Event& event);
   // In a transaction of the caller's.
   Result<void> append(const AuditRow& row);
   Result<void> put(const Team& team);
@@ -371,7 +382,12 @@ class Store {
   Result<model::Usage> read_used();
   Result<model::Usage> read_ending();
   Result<std::vector<model::HeldSandbox>> read_held();
-  Result<std::vector<model::QueuedRequest>> read_queue(int64_t most);
+  struct Queue {
+    std::vector<model::QueuedRequest> requests;
+    std::map<std::string, std::string> told;  // by id: the reasons that their rows have
+  };
+  Result<Queue> read_queue(int64_t most);
+  Result<void> tell_reasons(const Queue& queue, const model::AdmissionDecision& decision);
   Result<std::optional<Inserted>> find_idempotent(std::string_view team,
                                                   const Idempotency& idempotency);
 

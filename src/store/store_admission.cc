@@ -36,17 +36,11 @@ model::Amounts amounts_of(const Statement& row, int first) {
 }
 
 model::TeamQuota read_quota(const Statement& row) {
-  model::TeamQuota quota{.name = std::string(row.get_text(0)),
-                         .nominal = limits_of(row, 1),
-                         .borrowing = limits_of(row, 5),
-                         .lending = limits_of(row, 9),
-                         .reclaim = row.get_bool(13)};
-  for (auto& limit : quota.nominal) {
-    if (limit == 0) {
-      limit.reset();  // 0: none is set
-    }
-  }
-  return quota;
+  return {.name = std::string(row.get_text(0)),
+          .nominal = limits_of(row, 1),
+          .borrowing = limits_of(row, 5),
+          .lending = limits_of(row, 9),
+          .reclaim = row.get_bool(13)};
 }
 
 Result<model::Usage> read_usage(Statement& statement) {
@@ -151,7 +145,7 @@ Result<std::vector<model::HeldSandbox>> Store::read_held() {
 }
 
 // The oldest of each team's queue, of each at most `most`.
-Result<std::vector<model::QueuedRequest>> Store::read_queue(int64_t most) {
+Result<Store::Queue> Store::read_queue(int64_t most) {
   std::vector<std::string> teams;
   {
     ASSIGN_OR_RETURN(
@@ -165,24 +159,25 @@ Result<std::vector<model::QueuedRequest>> Store::read_queue(int64_t most) {
       teams.emplace_back(statement.get_text(0));
     }
   }
-  std::vector<model::QueuedRequest> out;
+  Queue out;
   for (const std::string& team : teams) {
     ASSIGN_OR_RETURN(
         Statement statement,
-        database_.prepare("SELECT id, ticket, created_ms, millicpus, memory_mb, storage_mb, 1 FROM "
-                          "sandboxes WHERE team = $1 AND state = 'queued' ORDER BY ticket LIMIT "
-                          "$2"));
+        database_.prepare("SELECT id, ticket, created_ms, millicpus, memory_mb, storage_mb, 1, "
+                          "message FROM sandboxes WHERE team = $1 AND state = 'queued' "
+                          "ORDER BY ticket LIMIT $2"));
     statement.bind(team, most);
     for (;;) {
       ASSIGN_OR_RETURN(const bool more, statement.step());
       if (!more) {
         break;
       }
-      out.push_back({.id = std::string(statement.get_text(0)),
-                     .team = team,
-                     .ticket = statement.get_int(1),
-                     .queued_ms = statement.get_int(2),
-                     .wants = amounts_of(statement, 3)});
+      out.requests.push_back({.id = std::string(statement.get_text(0)),
+                              .team = team,
+                              .ticket = statement.get_int(1),
+                              .queued_ms = statement.get_int(2),
+                              .wants = amounts_of(statement, 3)});
+      out.told.emplace(out.requests.back().id, statement.get_text(7));
     }
   }
   return out;
@@ -203,7 +198,8 @@ Result<int64_t> Store::take_turn() {
 
 Result<Sandbox> Store::admit(const std::string& id, const std::string& replica, int64_t now_ms) {
   static const std::string sql = base::cat(
-      "UPDATE sandboxes SET state = 'starting', holds_quota = TRUE, admitted_ms = $1, "
+      "UPDATE sandboxes SET state = 'starting', message = '', holds_quota = TRUE, admitted_ms = "
+      "$1, "
       "last_activity_ms = $1, queued_ms = CASE WHEN created_ms < $1 THEN $1 - created_ms ELSE 0 "
       "END, max_lifetime_ms = $1 + max_lifetime_sec * 1000, start_deadline_ms = $1 + (SELECT "
       "start_max_sec FROM teams WHERE teams.name = sandboxes.team) * 1000, "
@@ -247,6 +243,21 @@ Result<Sandbox> Store::preempt(const std::string& id, const std::string& by_team
   return std::move(*ended);
 }
 
+// So that whichever gateway is asked gives the same answer. Few of a queue have a reason of their
+// own, and most of them keep it.
+Result<void> Store::tell_reasons(const Queue& queue, const model::AdmissionDecision& decision) {
+  for (const auto& [id, reason] : decision.reasons) {
+    const auto told = queue.told.find(id);
+    if (told == queue.told.end() || told->second == reason) {
+      continue;
+    }
+    RETURN_IF_ERROR(database_.execute(
+        "UPDATE sandboxes SET message = $1 WHERE id = $2 AND state = 'queued'", reason, id));
+    database_.note(notice::kSandbox, id);
+  }
+  return {};
+}
+
 // In a transaction whose turn was taken.
 Result<Admission> Store::decide(const AdmissionRules& rules, int64_t now_ms) {
   Admission out;
@@ -254,10 +265,11 @@ Result<Admission> Store::decide(const AdmissionRules& rules, int64_t now_ms) {
   const bool any_reclaims = std::ranges::any_of(quotas, &model::TeamQuota::reclaim);
   for (int64_t most = kQueuedRead;; most *= kQueuedReadGrowth) {
     model::AdmissionState state{.teams = quotas, .total = rules.total, .now_ms = now_ms};
-    ASSIGN_OR_RETURN(state.queue, read_queue(most));
-    if (state.queue.empty()) {
+    ASSIGN_OR_RETURN(Queue queue, read_queue(most));
+    if (queue.requests.empty()) {
       return out;
     }
+    state.queue = std::move(queue.requests);
     ASSIGN_OR_RETURN(state.used, read_used());
     if (any_reclaims) {
       ASSIGN_OR_RETURN(state.ending, read_ending());
@@ -275,6 +287,7 @@ Result<Admission> Store::decide(const AdmissionRules& rules, int64_t now_ms) {
       ASSIGN_OR_RETURN(Sandbox ended, preempt(id, by_team, rules.replica, now_ms));
       out.reclaimed.push_back(std::move(ended));
     }
+    RETURN_IF_ERROR(tell_reasons(queue, decision));
     const bool again = ended_a_line(state.queue, decision, most);
     out.reasons = std::move(decision.reasons);
     if (!again) {
@@ -295,7 +308,8 @@ Result<Store::Gate> Store::gate_of(std::string_view team, const AdmissionRules& 
   ASSIGN_OR_RETURN(
       Statement statement,
       database_.prepare(
-          "SELECT quota_millicpus + quota_memory_mb + quota_storage_mb + quota_sandboxes, "
+          "SELECT CASE WHEN COALESCE(quota_millicpus, quota_memory_mb, quota_storage_mb, "
+          "quota_sandboxes) IS NULL THEN 0 ELSE 1 END, "
           "start_max_sec, queue_max_sec, CASE WHEN EXISTS (SELECT 1 FROM drained_teams d WHERE "
           "d.team = teams.name) THEN 1 ELSE 0 END, CASE WHEN EXISTS (SELECT 1 FROM sandboxes s "
           "WHERE s.team = teams.name AND s.state = 'queued') THEN 1 ELSE 0 END FROM teams "
@@ -342,6 +356,7 @@ Result<Admission> Store::finish_entry(const Gate& gate, const AdmissionRules& ru
     }
   }
   const auto reason = out.reasons.find(sandbox.id);
+  sandbox.message = reason == out.reasons.end() ? "" : reason->second;
   RETURN_IF_ERROR(append(
       sandbox.id, Event{.at_ms = now_ms,
                         .type = "queued",

@@ -10,7 +10,8 @@ using model::SandboxState;
 
 class StoreAdmission : public StoreTest {
  protected:
-  void put_team(const std::string& name, int64_t quota_sandboxes, bool reclaim = false) {
+  void put_team(const std::string& name, std::optional<int64_t> quota_sandboxes,
+                bool reclaim = false) {
     Team team;
     team.name = name;
     team.quota_sandboxes = quota_sandboxes;
@@ -77,6 +78,38 @@ TEST_P(StoreAdmission, a_team_without_limits_waits_for_nothing) {
   EXPECT_EQ(row.start_deadline_ms, row.created_ms + 1'800'000);
   EXPECT_EQ(made->sandbox.admitted_ms, row.admitted_ms);
   EXPECT_EQ(events("default", "sbx-1"), (Ids{"created", "admitted"}));
+}
+
+TEST_P(StoreAdmission, why_one_waits_is_in_its_row_as_long_as_it_does) {
+  put_team("a", 1);
+  const auto message = [this](const std::string& id) {
+    return store().find_sandbox("a", id, true)->message;
+  };
+  create("a", "sbx-1");
+  const auto second = try_create("a", "sbx-2");
+  EXPECT_EQ(second->sandbox.message, message("sbx-2"));
+  EXPECT_TRUE(message("sbx-2").starts_with("sandboxes: 1 wanted, 0 free")) << message("sbx-2");
+  create("a", "sbx-3");
+  EXPECT_EQ(message("sbx-3"), "");  // others come before it: its place says so
+  remove("a", "sbx-1");
+  EXPECT_EQ(admit(), Ids{"sbx-2"});
+  EXPECT_EQ(message("sbx-2"), "");
+  admit();
+  EXPECT_NE(message("sbx-3"), "");
+  remove("a", "sbx-3");
+  EXPECT_EQ(message("sbx-3"), "");
+}
+
+TEST_P(StoreAdmission, a_team_that_owns_nothing_waits_for_what_others_lend) {
+  put_team("a", 0);
+  put_team("b", 1);
+  EXPECT_EQ(create("b", "sbx-1"), SandboxState::starting);
+  EXPECT_EQ(create("a", "sbx-2"), SandboxState::queued);
+  EXPECT_EQ(admit(), Ids{});
+  remove("b", "sbx-1");
+  EXPECT_EQ(admit(), Ids{"sbx-2"});
+  const auto quotas = store().quotas();
+  EXPECT_EQ(quotas->teams.at(0).nominal.at(3), 0);
 }
 
 TEST_P(StoreAdmission, what_does_not_fit_is_queued_and_admitted_in_order) {

@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/sys.h"
 #include "store/migrations.h"
 #include "store/store_testing.h"
@@ -46,6 +49,27 @@ TEST_P(StoreTest, a_migration_that_fails_leaves_the_version_before_it) {
   EXPECT_FALSE(migrate(store().database(), broken).has_value());
   EXPECT_FALSE(store().database().execute("SELECT a FROM fine").has_value());
   EXPECT_TRUE(migrate(store().database(), migrations()).has_value());
+}
+
+TEST_P(StoreTest, quotas_of_an_older_program_keep_their_meaning) {
+  constexpr int64_t kQuotaOfNothing = 11;
+  std::vector<Migration> before;
+  std::ranges::copy_if(migrations(), std::back_inserter(before),
+                       [](const Migration& step) { return step.version < kQuotaOfNothing; });
+  auto database = Database::open(make_database());
+  ASSERT_TRUE(database.has_value());
+  ASSERT_TRUE(migrate(*database, before).has_value());
+  ASSERT_TRUE(database->execute(
+      "UPDATE teams SET quota_millicpus = 2000, quota_sandboxes = 0 WHERE name = 'default'"));
+  ASSERT_TRUE(migrate(*database, migrations()).has_value());
+  auto read = database->prepare(
+      "SELECT quota_millicpus, quota_memory_mb, quota_sandboxes "
+      "FROM teams WHERE name = 'default'");
+  ASSERT_TRUE(read.has_value());
+  ASSERT_TRUE(read->step().value_or(false));
+  EXPECT_EQ(read->get_int(0), 2000);
+  EXPECT_TRUE(read->is_null(1));
+  EXPECT_TRUE(read->is_null(2));  // 0 was no limit
 }
 
 TEST_P(StoreTest, what_was_answered_survives_kill_dash_nine) {

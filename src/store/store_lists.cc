@@ -194,10 +194,31 @@ Result<Event> Store::append(std::string_view id, const Event& event) {
   return out;
 }
 
+// One with the same time, kind and words is the same one: it is written again where the answer to
+// its commit was lost.
+Result<std::optional<Event>> Store::find_event(std::string_view id, const Event& event) {
+  ASSIGN_OR_RETURN(
+      Statement statement,
+      database_.prepare("SELECT id, at_ms, type, reason, message, container FROM events WHERE "
+                        "sandbox_id = $1 AND at_ms = $2 AND type = $3 AND reason = $4 AND "
+                        "message = $5 AND container = $6 LIMIT 1"));
+  ASSIGN_OR_RETURN(
+      const bool found,
+      statement.bind(id, event.at_ms, event.type, event.reason, event.message, event.container)
+          .step());
+  if (!found) {
+    return std::nullopt;
+  }
+  ASSIGN_OR_RETURN(Event present, read_event(statement));
+  RETURN_IF_ERROR(statement.run());
+  return present;
+}
+
 Result<Event> Store::append_event(std::string_view team, std::string_view id, const Event& event) {
   const auto work = [&]() -> Result<Event> {
     RETURN_IF_ERROR(find(team, id));
-    return append(id, event);
+    ASSIGN_OR_RETURN(auto present, find_event(id, event));
+    return present ? Result<Event>(std::move(*present)) : append(id, event);
   };
   return database_.transaction(work);
 }

@@ -170,7 +170,8 @@ Result<Changed> Store::set_state(std::string_view team, std::string_view id,
   // What an environment holds is of no use to an archived sandbox.
   static const std::string sql = base::cat(
       "UPDATE sandboxes SET state = COALESCE($1, state), reason = COALESCE($2, reason), "
-      "message = COALESCE($3, message), image_digest = COALESCE($4, image_digest), "
+      "message = COALESCE($3, CASE WHEN state = 'queued' AND $1 IS NOT NULL THEN '' ELSE message "
+      "END), image_digest = COALESCE($4, image_digest), "
       "node = COALESCE($5, node), admitted_ms = COALESCE($6, admitted_ms), "
       "ready_ms = COALESCE($7, ready_ms), deleted_ms = COALESCE($8, deleted_ms), "
       "last_activity_ms = COALESCE($9, last_activity_ms), "

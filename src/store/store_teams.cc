@@ -20,6 +20,9 @@ constexpr std::string_view kTeamColumns =
     "borrow_memory_mb, borrow_storage_mb, borrow_sandboxes, lend_millicpus, lend_memory_mb, "
     "lend_storage_mb, lend_sandboxes, reclaim, created_ms";
 
+// The detail of a change that was planned on what is no longer so; its value is the team.
+constexpr std::string_view kChangedElsewhere = "changed_team";
+
 std::optional<int64_t> read_limit(const Statement& row, int column) {
   return row.is_null(column) ? std::nullopt : std::optional(row.get_int(column));
 }
@@ -33,10 +36,10 @@ Result<Team> read_team(const Statement& row) {
               .max_millicpus = row.get_int(3),
               .max_memory_mb = row.get_int(4),
               .max_storage_mb = row.get_int(5),
-              .quota_millicpus = row.get_int(6),
-              .quota_memory_mb = row.get_int(7),
-              .quota_storage_mb = row.get_int(8),
-              .quota_sandboxes = row.get_int(9),
+              .quota_millicpus = read_limit(row, 6),
+              .quota_memory_mb = read_limit(row, 7),
+              .quota_storage_mb = read_limit(row, 8),
+              .quota_sandboxes = read_limit(row, 9),
               .default_storage_mb = row.get_int(10),
               .lease_sec = row.get_int(11),
               .max_lifetime_sec = row.get_int(12),
@@ -192,8 +195,10 @@ Result<void> Store::check_unchanged(const TeamChanges& changes) {
     const bool is_there = now != present.end();
     const bool was_there = then != changes.were->end();
     if (is_there != was_there || (is_there && *now != *then)) {
-      return fail(ErrorCode::conflict, "team '", name,
-                  "' was changed through another gateway at this moment: ask again");
+      auto error = fail(ErrorCode::conflict, "team '", name,
+                        "' was changed through another gateway at this moment: ask again");
+      error.error().details = {{std::string(kChangedElsewhere), name}};
+      return error;
     }
     return {};
   };
@@ -204,6 +209,11 @@ Result<void> Store::check_unchanged(const TeamChanges& changes) {
     RETURN_IF_ERROR(check(name));
   }
   return {};
+}
+
+bool Store::was_changed_elsewhere(const base::Error& error) {
+  return error.code == ErrorCode::conflict && !error.details.empty() &&
+         error.details.front().first == kChangedElsewhere;
 }
 
 Result<std::vector<std::string>> Store::change_teams(const TeamChanges& changes) {

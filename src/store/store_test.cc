@@ -177,6 +177,9 @@ TEST_P(StoreTest, events_are_numbered_per_sandbox_and_read_from_a_place) {
   EXPECT_EQ(store().append_event(kTeam, "sbx-a", {.type = "x", .container = "main"})->id, 2);
   EXPECT_EQ(store().append_event(kTeam, "sbx-b", {.type = "y"})->id, 2);
   EXPECT_EQ(store().append_event(kTeam, "sbx-a", {.type = "z"})->id, 3);
+  // A repeat, as after a lost answer, is no second event; the same at another time is one.
+  EXPECT_EQ(store().append_event(kTeam, "sbx-a", {.type = "z"})->id, 3);
+  EXPECT_EQ(store().append_event(kTeam, "sbx-a", {.at_ms = 7, .type = "z"})->id, 4);
   const auto after = store().list_events(kTeam, "sbx-a", 1, 1);
   ASSERT_EQ(after->size(), 1U);
   EXPECT_EQ(after->at(0).id, 2);

@@ -134,6 +134,11 @@ std::vector<std::string> StoreTest::listed(const SandboxFilter& filter) {
   return out;
 }
 
+std::string StoreTest::make_database() {
+  return GetParam() == StoreEngine::postgresql ? PostgresServer::get()->make_database()
+                                               : folder_ + "/another.db";
+}
+
 void StoreTest::make_team(const std::string& name) {
   const auto made = store().put_team({.name = name});
   ASSERT_TRUE(made.has_value()) << made.error().message;

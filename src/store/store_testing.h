@@ -55,6 +55,8 @@ class StoreTest : public testing::TestWithParam<StoreEngine> {
   [[nodiscard]] const std::string& url() const { return url_; }
   [[nodiscard]] const std::string& folder() const { return folder_; }
   void close() { store_.reset(); }
+  // An empty database of the same engine.
+  std::string make_database();
 
   static Sandbox sandbox(const std::string& id, int64_t created_ms = 1000);
   Sandbox insert(const Sandbox& row);

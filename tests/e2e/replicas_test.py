@@ -13,8 +13,12 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
+import builder
+import glewlwyd
 import replicas
+from builds_test import bb, output, tar_of  # noqa: F401
 from deployment import IMAGE, Api, error_of, eventually, instance
+from issuer import Key
 
 TINY = {"image": IMAGE, "cpus": 0.1, "memory_mb": 32, "storage_mb": 16}
 TAKEN_OVER_SECONDS = 60  # docs/operate.md says less, of a machine with nothing else to do
@@ -22,7 +26,8 @@ TAKEN_OVER_SECONDS = 60  # docs/operate.md says less, of a machine with nothing 
 
 @pytest.fixture(scope="module")
 def group():
-    one = replicas.Group("sgr", 2, **{"drain-delay": "1"})
+    one = replicas.Group("sgr", 2, **{"drain-delay": "1", "build-storage-mb": "1024",
+                                      "build-memory-mb": "1024"})
     yield one
     one.purge()
 
@@ -35,6 +40,12 @@ def first(group) -> Api:
 @pytest.fixture
 def second(group) -> Api:
     return group.apis[1]
+
+
+@pytest.fixture(scope="module")
+def api(group) -> Api:  # noqa: F811
+    """For fixtures that other modules lend."""
+    return group.apis[0]
 
 
 def create(api, **fields) -> dict:
@@ -104,8 +115,12 @@ def test_a_key_makes_one_sandbox_whichever_is_asked(group):
     group.apis[0].remove(answers[0].json()["id"])
 
 
-@pytest.mark.parametrize("how", ["requests", "one long request"])
-def test_use_over_one_is_no_idleness_for_the_other(first, second, how):
+def test_use_over_one_is_no_idleness_for_the_other(first, second):
+    with concurrent.futures.ThreadPoolExecutor(2) as threads:
+        list(threads.map(lambda how: use(first, second, how), ["requests", "one long request"]))
+
+
+def use(first, second, how: str) -> None:
     lease = 4
     made = create(first, lease_sec=lease)["id"]
     end = time.monotonic() + lease * 2
@@ -147,6 +162,22 @@ def test_a_team_and_its_limits_are_known_at_all(first, second):
     eventually(lambda: first.get("/teams/blue").json()["quota"]["sandboxes"] == 1)
     assert first.delete("/teams/blue").status_code in (200, 204)
     eventually(lambda: second.get("/teams/blue").status_code == 404)
+
+
+def test_changes_of_one_team_over_both_at_once_all_hold(group, first):
+    """Each is planned on what the other left: nobody is told to ask again, nothing is lost."""
+    assert first.post("/teams", {"name": "crowd"}).status_code == 201
+
+    def add(number: int) -> int:
+        api = group.apis[number % 2]
+        return api.http.put(f"/teams/crowd/members/p{number}", json={"role": "member"}).status_code
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        answers = list(threads.map(add, range(24)))
+    assert set(answers) <= {200, 201, 204}, answers
+    for api in group.apis:
+        eventually(lambda api=api: len(api.get("/teams/crowd/members").json()["items"]) == 24)
+    assert first.delete("/teams/crowd").status_code in (200, 204)
 
 
 def test_a_ticket_of_one_is_taken_once_by_the_other(first, second):
@@ -281,6 +312,166 @@ def test_a_rolling_upgrade_fails_no_request(group):
     assert users.failures == []
     assert users.lives > 10
     eventually(lambda: not group.node_ids())
+
+
+def test_why_one_waits_is_told_alike_by_all(group, first, second):
+    assert first.http.patch("/teams/default", json={"quota": {"sandboxes": 1}}).status_code == 200
+    runs = create(first)["id"]
+    waits = first.post("/sandboxes", TINY).json()["id"]
+    try:
+        told = [eventually(lambda api=api: api.get(f"/sandboxes/{waits}").json()["queue"])
+                for api in (first, second)]
+        assert told[0] == told[1] and "sandboxes: 1 wanted, 0 free" in told[0]["reason"], told
+        for api in (first, second):
+            assert api.get(f"/sandboxes/{waits}").json()["message"] is None
+    finally:
+        first.http.patch("/teams/default", json={"quota": {"sandboxes": None}})
+    assert second.get(f"/sandboxes/{waits}?wait=60").json()["state"] == "ready"
+    for sandbox in (runs, waits):
+        second.remove(sandbox)
+    gone = first.get(f"/sandboxes/{waits}?all=true").json()
+    assert gone["message"] is None, gone
+
+
+# --- image builds ------------------------------------------------------------------------------
+
+needs_builder = pytest.mark.skipif(not builder.kept_folder().exists(),
+                                   reason="no image builder here (./dev setup makes it)")
+
+
+def start_build(api, text: str) -> httpx.Response:
+    return api.http.post("/builds", params={"wait": 0}, content=tar_of({"Dockerfile": text.encode()}),
+                         headers={"Content-Type": "application/x-tar"}, timeout=300)
+
+
+def build_state(api, build: str) -> str:
+    return api.get(f"/builds/{build}").json()["state"]
+
+
+@needs_builder
+def test_a_build_is_followed_joined_and_used_at_the_other(first, second, bb):  # noqa: F811
+    text = f"FROM {bb}\nRUN echo begun; sleep 3; echo x > /x\n"
+    begun = start_build(first, text)
+    assert begun.status_code == 201, begun.text
+    build = begun.json()["id"]
+    joined = start_build(second, text)
+    assert (joined.status_code, joined.json()["id"]) == (200, build), joined.text
+    with second.http.stream("GET", f"/builds/{build}/logs?follow=true", timeout=300) as log:
+        assert b"begun" in log.read()  # to its end
+    row = second.get(f"/builds/{build}?wait=120").json()
+    assert row["state"] == "succeeded", row
+    assert output(second, row["image"], "cat /x") == "x"
+    assert build in {one["id"] for one in second.get("/builds").json()["items"]}
+
+
+@needs_builder
+def test_a_build_is_cancelled_at_the_other(first, second, bb):  # noqa: F811
+    build = start_build(first, f"FROM {bb}\nRUN echo cancel me; sleep 999\n").json()["id"]
+    eventually(lambda: "cancel me" in second.get(f"/builds/{build}/logs").text)
+    assert second.delete(f"/builds/{build}").status_code == 202
+    eventually(lambda: build_state(first, build) == "cancelled")
+    assert error_of(first.delete(f"/builds/{build}")) == (409, "conflict")
+
+
+@needs_builder
+def test_a_build_outlives_the_gateway_that_began_it(first, second, bb):  # noqa: F811
+    text = f"FROM {bb}\nRUN echo begun; sleep 5; echo lived > /l\n"
+    build = start_build(first, text).json()["id"]
+    eventually(lambda: build_state(second, build) == "running")
+    first.instance.gateway.kill()
+    try:
+        row = eventually(lambda: (found := second.get(f"/builds/{build}?wait=30").json())["state"]
+                         not in ("queued", "running") and found, 120)
+        assert row["state"] == "succeeded", row
+        assert output(second, row["image"], "cat /l") == "lived"
+    finally:
+        first.instance.start_gateway()
+    assert build_state(first, build) == "succeeded"
+
+
+# --- sign-in of people -------------------------------------------------------------------------
+
+CLIENT, SECRET, PERSON, PASSWORD = "sandbox", "the-client.s_own~secret", "amy", "amy's password"
+OWN_PAGE = {"X-Sandbox-Session": "1"}
+
+
+@pytest.fixture(scope="module")
+def issuer(group):
+    """Both gateways with a real issuer, which leads browsers back to the balancer."""
+    real = glewlwyd.Issuer({"keys": [Key("ES256", "one").with_private]})
+    folder = group.gateways[0].state / "sign-in"
+    folder.mkdir()
+    folder.chmod(0o755)
+    (folder / "secret").write_text(SECRET + "\n")
+    options = {"oidc-issuer": real.issuer, "oidc-client-id": CLIENT,
+               "oidc-client-secret-file": str(folder / "secret"), "public-url": group.balancer.url}
+    try:
+        real.add_client(CLIENT, SECRET, f"{group.balancer.url}/login/callback")
+        real.add_person(PERSON, PASSWORD, "amy@example.org", [])
+        group.apis[0].http.put("/teams/default/members/amy@example.org", json={"role": "member"})
+        for one in group.gateways:
+            one.settings.gateway_options |= options
+            one.gateway.kill()
+            one.start_gateway()
+        eventually(lambda: len(group.balancer.ready) == len(group.gateways))
+        for api in group.apis:  # each has fetched the issuer's document
+            eventually(lambda api=api: api.client("").get("/login").status_code == 303)
+        yield real
+    finally:
+        real.purge()
+
+
+def browser_of(group, issuer) -> httpx.Client:
+    """After its sign-in, of which each request went to another gateway."""
+    http = httpx.Client(base_url=group.balancer.url, timeout=60,
+                        limits=httpx.Limits(max_keepalive_connections=0))
+    begun = http.get("/login")
+    assert begun.status_code == 303, begun.text
+    back = issuer.authorize(begun.headers["location"], PERSON, PASSWORD, CLIENT)
+    ended = http.get(back)
+    assert ended.status_code == 303, ended.text
+    return http
+
+
+def at(api, browser: httpx.Client) -> httpx.Client:
+    """The same browser, at one gateway."""
+    return httpx.Client(base_url=api.instance.url, timeout=60, headers=OWN_PAGE,
+                        cookies=dict(browser.cookies))
+
+
+def test_a_browsers_session_is_good_at_all_and_ended_at_all(group, first, second, issuer):
+    laptop, phone = browser_of(group, issuer), browser_of(group, issuer)
+    for api in (first, second):  # at once, though one of them was not there
+        for browser in (laptop, phone):
+            assert at(api, browser).get("/me").json()["subject"] == "amy@example.org"
+    rows = at(second, laptop).get("/sign-ins").json()["items"]
+    other = next(row["id"] for row in rows if not row["current"])
+    assert len(rows) == 2 and {row["kind"] for row in rows} == {"browser"}
+    assert at(first, laptop).delete(f"/sign-ins/{other}").status_code == 204
+    for api in (first, second):
+        eventually(lambda api=api: at(api, phone).get("/me").status_code == 401)
+        assert at(api, laptop).get("/me").status_code == 200
+    assert at(second, laptop).post("/logout").status_code == 200
+    eventually(lambda: at(first, laptop).get("/me").status_code == 401)
+
+
+def test_a_device_signs_in_over_both(group, first, second, issuer):
+    begun = first.client("").post("/login/device").json()
+    attempt = {"attempt": begun["attempt"]}
+    assert second.client("").post("/login/device/token", json=attempt).status_code == 202
+    issuer.confirm_device(begun["user_code"], PERSON, PASSWORD, CLIENT)
+
+    def token():
+        answer = second.client("").post("/login/device/token", json=attempt)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.json().get("token")
+
+    made = eventually(token)
+    for api in (first, second):
+        assert api.client(made).get("/me").json()["subject"] == "amy@example.org"
+    assert second.client(made).delete("/sign-ins").json() == {"ended": 1}
+    for api in (first, second):
+        eventually(lambda api=api: api.client(made).get("/me").status_code == 401)
 
 
 def refusal(group, *options: str) -> str:

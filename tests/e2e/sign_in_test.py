@@ -229,10 +229,33 @@ def test_the_command_line_signs_a_person_in(deployed, real, sandbox_cli, tmp_pat
         assert line.startswith("Open http://localhost:"), line
         real.confirm_device(line.rsplit(" ", 1)[1].strip(), "amy", "amy's password", CLIENT)
         assert login.wait(60) == 0, login.stderr.read()
-    shown = subprocess.run([deployed.bin / "sandbox", "me", "-o", "json"], env=environment,
-                           capture_output=True, text=True, timeout=60)
+
+    def cli(*argv: str) -> subprocess.CompletedProcess:
+        return subprocess.run([deployed.bin / "sandbox", *argv], env=environment,
+                              capture_output=True, text=True, timeout=60)
+
+    shown = cli("me", "-o", "json")
     assert shown.returncode == 0, shown.stderr
     assert json.loads(shown.stdout)["subject"] == "amy@example.org"
+    rows = json.loads(cli("-o", "json", "sign-in", "list").stdout)
+    assert [row["kind"] for row in rows if row["current"]] == ["program"], rows
+    assert "this one" in cli("-o", "table", "sign-in", "list").stdout
+    assert cli("sign-in", "end").returncode == 125
+    assert cli("sign-in", "end", "sgn-none").returncode == 125
+    ended = cli("sign-in", "end", "--all", "-o", "json")
+    assert json.loads(ended.stdout)["ended"] == len(rows), ended
+    assert cli("me").returncode == 125
+
+
+def test_admins_of_the_platform_end_sign_ins_of_others(deployed, real):
+    http, _ = walk(deployed, real, "amy")
+    with Gateway(deployed.url, deployed.token) as gateway:
+        rows = gateway.sign_ins.list(subject="amy@example.org")
+        assert rows and rows[0] in gateway.sign_ins.list(all=True)
+        gateway.sign_ins.end(rows[0]["id"])
+        assert error_of(http.get("/me", headers=OWN_PAGE)) == (401, "unauthenticated")
+        assert gateway.sign_ins.end_all("amy@example.org") == len(rows) - 1
+        assert gateway.sign_ins.list(subject="amy@example.org") == []
 
 
 def test_the_audit_log_names_the_person(api, deployed, real, id_token):

@@ -75,6 +75,10 @@ def test_the_command_line_keeps_teams_and_tokens(api, sandbox_cli, clean):
     run("team", "update", "e2e-red", "-s", "lease_sec=60", "-s", "quota.cpus=null")
     team = json.loads(run("team", "get", "e2e-red", "-o", "json"))
     assert (team["lease_sec"], team["quota"]["cpus"]) == (60, None)
+    run("team", "update", "e2e-red", "-s", "quota.cpus=0")  # not the same as none
+    assert json.loads(run("team", "get", "e2e-red", "-o", "json"))["quota"]["cpus"] == 0
+    assert "cpus=0" in run("team", "list")
+    run("team", "update", "e2e-red", "-s", "quota.cpus=null")
     assert "amy" in run("team", "members", "e2e-red", "--add", "amy", "--role", "admin")
     assert run("team", "list", "-q").split() == ["default", "e2e-red"]
     secret = run("token", "create", "ci", "--team", "e2e-red", "--scope", "member",
