@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import builder
 import man_pages
 import option_documents
 
@@ -20,7 +21,7 @@ SHARE = f"usr/share/{NAME}"
 PROGRAMS = {
     "usr/sbin": ("sandbox-gateway", "sandbox-node"),
     "usr/bin": ("sandbox",),
-    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image", "sandbox-dns"),
+    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image"),
 }
 CONFIGURATIONS = {"sandbox-gateway": "gateway.conf", "sandbox-node": "node.conf"}
 COMPLETIONS = {
@@ -76,8 +77,20 @@ def gather(root: Path, build: Path, target: Path, version: str, date: str) -> No
                     ignore=shutil.ignore_patterns("fixtures"))
 
 
+def add_builder(tree: Path) -> None:
+    """The second package, where the image builder has been made; else there is only the first."""
+    control = tree / "debian" / "control"
+    if builder.kept_folder().exists():
+        shutil.copytree(builder.kept_folder(), tree / "builder", symlinks=True)
+    else:
+        stanzas = control.read_text().split("\n\n")
+        control.write_text("\n\n".join(one for one in stanzas
+                                       if not one.startswith(f"Package: {NAME}-builder")) + "\n")
+
+
 def make(root: Path, build: Path, output: Path) -> Path:
-    """OUTPUT/sandbox-gateway_VERSION_ARCHITECTURE.deb."""
+    """OUTPUT/sandbox-gateway_VERSION_ARCHITECTURE.deb, and beside it sandbox-gateway-builder_…
+    where the image builder has been made."""
     epoch = source_date(root)
     version = output_of(build / NAME, "--version").split()[1]
     day = datetime.datetime.fromtimestamp(epoch, datetime.UTC).strftime("%Y-%m-%d")
@@ -86,6 +99,7 @@ def make(root: Path, build: Path, output: Path) -> Path:
     tree.mkdir(parents=True)
     shutil.copytree(root / "packaging" / "debian", tree / "debian")
     gather(root, build, tree / "root", version, day)
+    add_builder(tree)
     write(tree / "debian" / "changelog",
           f"{NAME} ({version}) unstable; urgency=medium\n\n"
           f"  * {version}: see release-notes.md beside this file.\n\n"

@@ -14,6 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "tests"), str(ROOT / "images" / "agent")]
 import build as image_recipe  # noqa: E402
+import builder  # noqa: E402
 import demo_image  # noqa: E402
 import deployment  # noqa: E402
 import instance  # noqa: E402
@@ -44,6 +45,18 @@ def content(made, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("content")
     run("dpkg-deb", "-R", made, folder)
     return folder
+
+
+@pytest.mark.skipif(not builder.kept_folder().exists(), reason="no image builder here")
+def test_the_builder_is_a_package_beside_it(made):
+    name, version, architecture = made.stem.split("_")
+    beside = made.with_name(f"{name}-builder_{version}_{architecture}.deb")
+    listed = run("dpkg-deb", "-c", beside).split()
+    for program in ("buildkitd", "runc", "sandbox-builder"):
+        assert f"./usr/lib/sandbox-gateway/builder/bin/{program}" in listed
+    assert run("dpkg-deb", "-f", beside, "Depends").strip() == "sandbox-gateway"
+    members = run("dpkg-deb", "-c", beside).splitlines()
+    assert all(line.split()[1] == "root/root" for line in members)
 
 
 @pytest.fixture(scope="session")
