@@ -52,8 +52,8 @@ def without_builds() -> list[str]:
 @pytest.fixture(scope="module")
 def world():
     """What the tasks with an allow-list connect to, or not."""
-    peers = [f"192.0.2.{last}" for last in (18, 19, 20)]
-    with running_world("sgtest-harbor", "tst-harbor", "192.0.2.17", peers, WORLD_PORT):
+    peers = [f"198.51.100.{last}" for last in (162, 163, 164)]
+    with running_world("sgtest-harbor", "tst-harbor", "198.51.100.161", peers, WORLD_PORT):
         yield
 
 

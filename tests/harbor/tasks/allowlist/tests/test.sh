@@ -1,3 +1,4 @@
 #!/bin/bash
-[[ $(< /answer) == $'192.0.2.17\nrefused\n192.0.2.17' ]]
+cat /answer
+[[ $(< /answer) == $'198.51.100.161\nrefused\n198.51.100.161' ]]
 echo $(( $? == 0 )) > /logs/verifier/reward.txt

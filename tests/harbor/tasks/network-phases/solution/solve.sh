@@ -1,2 +1,2 @@
 #!/bin/bash
-timeout 2 bash -c "cat < /dev/tcp/192.0.2.18/18097" 2> /dev/null || echo refused > /answer
+timeout 2 bash -c "cat < /dev/tcp/198.51.100.162/18097" 2> /dev/null || echo refused > /answer
