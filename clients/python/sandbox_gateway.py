@@ -31,6 +31,7 @@ import io
 import json
 import os
 import random
+import re
 import ssl
 import stat as stat_bits
 import tarfile
@@ -97,6 +98,7 @@ _PACKING_LEVEL = 1
 
 type Plan[T] = Generator[_Step, Any, T]
 type Flow[I] = Generator[_Step | _Emit[I], Any, None]
+type Files = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]  # paths
 type Source = bytes | bytearray | memoryview | str | os.PathLike[str] | BinaryIO | Iterable[bytes]
 type Command = str | Sequence[str]
 # A mode ("open", "none"), the hosts of an allow-list, or the API's own object.
@@ -2069,6 +2071,63 @@ class _ImageCalls:
         return (yield from _ask_json(_Request("POST", "/images/gc")))
 
 
+def _start_build(context: str | os.PathLike[str] | bytes, dockerfile: str | None,
+                 target: str | None, args: Mapping[str, str] | None, team: str | None,
+                 exclude: Sequence[str]) -> Plan[Build]:
+    query = [*_without_none({"dockerfile": dockerfile, "target": target, "team": team}).items()]
+    query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
+    source: Any = context
+    if not isinstance(context, bytes):
+        folder = Path(context)
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is not a folder")
+        source = _joined(_tar_of(folder, exclude))
+    return _read_into(Build, (yield from _ask_json(_Request(
+        "POST", _with_query("/builds", query), source=source,
+        headers={"Content-Type": "application/x-tar"}, read_timeout=_IMPORT_TIMEOUT))))
+
+
+def _wait_build(id: str, timeout: float | None) -> Plan[Build]:
+    end = None if timeout is None else time.monotonic() + timeout
+    while True:
+        left = _WAIT_STEP if end is None else min(_WAIT_STEP, end - time.monotonic())
+        build = _read_into(Build, (yield from _get(
+            f"/builds/{quote(id, safe='')}?wait={max(0, round(left))}",
+            read_timeout=_WAIT_STEP + DEFAULT_TIMEOUT)))
+        if build.state == "succeeded":
+            return build
+        if build.state in ("failed", "cancelled"):
+            raise BuildFailed(f"build {id}: {build.message or build.reason}",
+                              code=build.reason or build.state,
+                              details=dataclasses.asdict(build))
+        if end is not None and time.monotonic() >= end:
+            raise WaitTimeout(f"build {id} is still {build.state}", code="timeout")
+
+
+def _composed(compose: Files, team: str | None) -> Plan[dict[str, Any]]:
+    """What the API takes of compose files on this machine: their texts, the variables they name,
+    the env files and finished builds of their services."""
+    paths = [Path(compose)] if isinstance(compose, str | os.PathLike) else [*map(Path, compose)]
+    texts = [path.read_text("utf-8") for path in paths]
+    folder = paths[0].parent
+    named = {*re.findall(r"\$\{?(\w+)", "\n".join(texts)), "COMPOSE_PROFILES"}
+    request: dict[str, Any] = {
+        "files": texts, "env": {name: os.environ[name] for name in named & os.environ.keys()}}
+    if (folder / ".env").is_file():
+        request["dotenv"] = (folder / ".env").read_text("utf-8")
+    needs = yield from _ask_json(_Request("POST", "/compose/check", json=request, repeat=True))
+    request["env_files"] = {
+        file["path"]: (folder / file["path"]).read_text("utf-8") for file in needs["env_files"]
+        if file["required"] or (folder / file["path"]).is_file()}
+    request["builds"] = {}
+    for build in needs["builds"]:
+        started = yield from _start_build(
+            folder / build["context"], build["dockerfile"] or None, build["target"] or None,
+            build["args"], team, ())
+        request["builds"][build["service"]] = (yield from _wait_build(started.id, None)).id
+    return request
+
+
 class _BuildCalls:
     """Image builds. What was built is used as `gw.create(build.image, ...)`."""
 
@@ -2082,17 +2141,7 @@ class _BuildCalls:
               exclude: Sequence[str] = ()) -> Plan[Build]:
         """Sends a folder (or, as bytes, a tar: plain, gzip or zstd) to be built and returns once
         the builder has it. A build of the same content is joined, a known result found."""
-        query = [*_without_none({"dockerfile": dockerfile, "target": target, "team": team}).items()]
-        query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
-        source: Any = context
-        if not isinstance(context, bytes):
-            folder = Path(context)
-            if not folder.is_dir():
-                raise NotADirectoryError(f"{folder} is not a folder")
-            source = _joined(_tar_of(folder, exclude))
-        return _read_into(Build, (yield from _ask_json(_Request(
-            "POST", _with_query("/builds", query), source=source,
-            headers={"Content-Type": "application/x-tar"}, read_timeout=_IMPORT_TIMEOUT))))
+        return (yield from _start_build(context, dockerfile, target, args, team, exclude))
 
     @_operation
     def dockerfile(self, text: str, *, target: str | None = None,
@@ -2118,20 +2167,7 @@ class _BuildCalls:
     @_operation
     def wait(self, id: str, timeout: float | None = None) -> Plan[Build]:
         """When it has succeeded; `BuildFailed` where it has not, `WaitTimeout` in time."""
-        end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _WAIT_STEP if end is None else min(_WAIT_STEP, end - time.monotonic())
-            build = _read_into(Build, (yield from _get(
-                f"/builds/{quote(id, safe='')}?wait={max(0, round(left))}",
-                read_timeout=_WAIT_STEP + DEFAULT_TIMEOUT)))
-            if build.state == "succeeded":
-                return build
-            if build.state in ("failed", "cancelled"):
-                raise BuildFailed(f"build {id}: {build.message or build.reason}",
-                                  code=build.reason or build.state,
-                                  details=dataclasses.asdict(build))
-            if end is not None and time.monotonic() >= end:
-                raise WaitTimeout(f"build {id} is still {build.state}", code="timeout")
+        return (yield from _wait_build(id, timeout))
 
     @_operation
     def logs(self, id: str, offset: int = 0) -> Plan[str]:
@@ -2310,8 +2346,8 @@ class _GatewayCalls[S]:
 
     @_operation
     def create(self, image: str | None = None, *, cpus: float | None = None,
-               memory_mb: int | None = None,
-               storage_mb: int | None = None, compose: Mapping[str, Any] | None = None,
+               memory_mb: int | None = None, storage_mb: int | None = None,
+               compose: Mapping[str, Any] | Files | None = None,
                labels: Mapping[str, str] | None = None, env: Mapping[str, str] | None = None,
                wait: bool | float = True, user: str | None = None, workdir: str | None = None,
                lease_sec: int | None = None, max_lifetime_sec: int | None = None,
@@ -2320,9 +2356,13 @@ class _GatewayCalls[S]:
                no_new_privileges: bool | None = None, run_entrypoint: bool | None = None,
                idempotency_key: str | None = None) -> Plan[S]:
         """A new sandbox, ready unless `wait` is False; a number limits the wait in seconds. As a
-        context manager it is deleted at the end. Of an image, or of compose files: `compose` is
-        what the API takes, {"files": [text], "env", "env_files", "builds", "main"}. `network` is a
-        mode ("open", "none") or the list of addresses, ranges and names that it may connect to."""
+        context manager it is deleted at the end. `network` is a mode ("open", "none") or the list
+        of addresses, ranges and names that it may connect to. Of an image, or of compose files:
+        `compose` is a path or several, whose builds are made and env files read here, or what the
+        API takes, {"files": [text], "env", "env_files", "builds", "main"}. `cpus` and `memory_mb`
+        may be left out where every service has limits."""
+        if compose is not None and not isinstance(compose, Mapping):
+            compose = yield from _composed(compose, team)
         body = _create_body(image, {
             "compose": compose,
             "cpus": cpus, "memory_mb": memory_mb, "storage_mb": storage_mb, "labels": labels,

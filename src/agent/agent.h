@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "agent/accounts.h"
 #include "agent/config.h"
@@ -19,9 +20,10 @@ namespace agent {
 
 struct AgentOptions {
   Config config;
-  base::Fd cgroup;        // fd 5, may be invalid
-  base::Fd oom_counter;   // fd 6, may be invalid
-  base::Fd spool_folder;  // fd 7, may be invalid
+  base::Fd cgroup;                // fd 5, may be invalid
+  base::Fd oom_counter;           // fd 6, may be invalid
+  base::Fd spool_folder;          // fd 7, may be invalid
+  std::vector<base::Fd> covered;  // fd 8 on: what the image has where each mount is
   StreamPatience patience;
 };
 
@@ -33,6 +35,7 @@ class Agent {
   const Config config;
   const base::Fd oom_counter;
   const base::Fd spool_folder;
+  const std::vector<base::Fd> covered;
   const base::Fd null_device;
   const StreamPatience patience;
   Reaper reaper;

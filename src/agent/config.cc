@@ -1,8 +1,28 @@
 #include "agent/config.h"
 
-#include "wire/json.h"
+#include "wire/container_json.h"
 
 namespace agent {
+
+namespace {
+
+Result<ServiceConfig> parse_service(const wire::json::Object& object) {
+  wire::json::Reader reader(object, "service");
+  ServiceConfig service;
+  ASSIGN_OR_RETURN(service.argv, reader.required<std::vector<std::string>>("argv"));
+  ASSIGN_OR_RETURN(service.terminal, reader.required<bool>("tty"));
+  ASSIGN_OR_RETURN(service.input, reader.required<bool>("stdin"));
+  ASSIGN_OR_RETURN(const auto restart, reader.required<std::string>("restart"));
+  ASSIGN_OR_RETURN(service.restart, wire::parse_restart(restart));
+  ASSIGN_OR_RETURN(service.restarts_max, reader.required<int64_t>("restarts_max"));
+  ASSIGN_OR_RETURN(const auto check, reader.optional<wire::json::Object>("healthcheck"));
+  if (check) {
+    ASSIGN_OR_RETURN(service.healthcheck, wire::parse_healthcheck(*check));
+  }
+  return service;
+}
+
+}  // namespace
 
 Result<Config> parse_config(std::string_view text) {
   ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(text));
@@ -22,6 +42,20 @@ Result<Config> parse_config(std::string_view text) {
   }
   if (!config.workdir.starts_with('/')) {
     return base::fail_field("workdir", "the workdir must be absolute");
+  }
+  ASSIGN_OR_RETURN(const auto service, reader.optional<wire::json::Object>("service"));
+  if (service) {
+    ASSIGN_OR_RETURN(config.service, parse_service(*service));
+  }
+  ASSIGN_OR_RETURN(const auto mounts, reader.optional<wire::json::Array>("mounts"));
+  for (const wire::json::Value& value : mounts.value_or(wire::json::Array{})) {
+    if (!value.is_object()) {
+      return base::fail_field("mounts", "mounts must hold objects");
+    }
+    wire::json::Reader mount(value.get_object(), "mounts");
+    ASSIGN_OR_RETURN(std::string path, mount.required<std::string>("path"));
+    ASSIGN_OR_RETURN(const bool copy, mount.required<bool>("copy"));
+    config.mounts.push_back({.path = std::move(path), .copy = copy});
   }
   return config;
 }

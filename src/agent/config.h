@@ -2,11 +2,13 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/error.h"
+#include "model/service.h"
 
 namespace agent {
 
@@ -14,12 +16,30 @@ using base::ErrorCode;
 using base::Result;
 using Environment = std::map<std::string, std::string>;
 
+// The container's own command, which is run when the sandbox's start comes to it.
+struct ServiceConfig {
+  std::vector<std::string> argv;  // empty: none, the container waits for what it is asked
+  bool terminal = false;
+  bool input = false;
+  model::Restart restart = model::Restart::no;
+  int64_t restarts_max = 0;
+  std::optional<model::Healthcheck> healthcheck;
+};
+
+// What is mounted in the container.
+struct MountConfig {
+  std::string path;
+  bool copy = false;  // a fresh one begins with what the image has there
+};
+
 struct Config {
   Environment environment;
   std::string user;
   std::string workdir = "/";
   bool no_new_privileges = false;
   std::vector<std::string> entrypoint;  // run as the session `main`; empty: none
+  std::optional<ServiceConfig> service;
+  std::vector<MountConfig> mounts;
 };
 
 // Unknown fields are ignored: a newer node may start an older agent.

@@ -10,6 +10,7 @@
 #include "agent/exec.h"
 #include "agent/file_routes.h"
 #include "agent/run.h"
+#include "agent/service_routes.h"
 #include "agent/session_routes.h"
 #include "wire/json.h"
 
@@ -28,13 +29,20 @@ constexpr size_t kDrainBytesMax = 4 * 1024 * 1024;
 }  // namespace
 
 Server::Server(Agent& agent, base::Fd listener)
-    : agent_(agent), listener_(std::move(listener)), sessions_(agent), connections_(agent.loop) {}
+    : agent_(agent), listener_(std::move(listener)), sessions_(agent), connections_(agent.loop) {
+  if (agent.config.service) {
+    service_.emplace(agent, sessions_);
+  }
+}
 
 Server::~Server() { agent_.loop.forget(listener_.get()); }
 
 Task<void> Server::serve() {
   if (!agent_.config.entrypoint.empty()) {
-    sessions_.start_entrypoint(agent_.config.entrypoint);
+    SessionRequest request;
+    request.argv = agent_.config.entrypoint;
+    request.input = false;
+    sessions_.start_own(std::move(request));
   }
   for (;;) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -59,6 +67,9 @@ Task<void> Server::serve() {
   }
   connections_.cancel();
   co_await connections_.join();
+  if (service_) {
+    co_await service_->end();
+  }
   co_await sessions_.stop();
 }
 
@@ -129,6 +140,12 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
   }
   if (request.path == "/files" || request.path.starts_with("/files/")) {
     co_return co_await serve_files(agent_, stream, reader, request);
+  }
+  if (is_service_route(request.path)) {
+    if (!service_) {
+      co_return base::fail(ErrorCode::not_found, "the container has no command of its own");
+    }
+    co_return co_await serve_service_route(*service_, stream, request);
   }
   if (request.path == "/healthz" && get) {
     co_return co_await write_json(stream, 200, "{\"version\":\"" SANDBOX_VERSION "\"}");

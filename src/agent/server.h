@@ -3,9 +3,11 @@
 // connections. Idle connections are kept for as long as the gateway keeps them.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "agent/agent.h"
+#include "agent/service.h"
 #include "agent/sessions.h"
 #include "base/fd.h"
 #include "net/http.h"
@@ -37,6 +39,7 @@ class Server {
   Agent& agent_;
   base::Fd listener_;
   Sessions sessions_;
+  std::optional<Service> service_;
   net::TaskGroup connections_;
 };
 

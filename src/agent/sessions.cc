@@ -10,7 +10,7 @@ namespace {
 
 using net::Deadline;
 
-constexpr std::string_view kEntrypointName = "main";
+constexpr std::string_view kOwnName = "main";
 
 }  // namespace
 
@@ -49,23 +49,21 @@ Task<Result<SessionPtr>> Sessions::start(SessionRequest request) {
   co_return session;
 }
 
-void Sessions::start_entrypoint(std::vector<std::string> argv) {
-  SessionRequest request;
-  request.argv = std::move(argv);
-  request.name = kEntrypointName;
-  request.input = false;
+SessionPtr Sessions::start_own(SessionRequest request) {
+  request.name = kOwnName;
   const auto session = add(std::move(request));
   if (!session) {
-    return;
+    return nullptr;
   }
   if (const auto started = (*session)->start(); !started) {
     (*session)->fail(base::cat("sandbox: ", started.error().message, "\n"));
-    return;
+    return *session;
   }
-  group_.spawn(supervise_entrypoint(*session));
+  group_.spawn(supervise_own(*session));
+  return *session;
 }
 
-Task<void> Sessions::supervise_entrypoint(SessionPtr session) {
+Task<void> Sessions::supervise_own(SessionPtr session) {
   co_await supervise(session);
   if (session->failure()) {
     session->fail(base::cat("sandbox: ", session->failure()->message, "\n"));

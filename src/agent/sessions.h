@@ -27,8 +27,9 @@ class Sessions {
   // Until its program runs. Errors: what the request asks for is not possible, conflict for a name
   // that a running one has, overloaded for too many. A caller that is cancelled leaves it running.
   Task<Result<SessionPtr>> start(SessionRequest request);
-  // The image's, as a session named `main`; what is wrong with it is told in its log.
-  void start_entrypoint(std::vector<std::string> argv);
+  // The container's own command, as a session named `main`; what is wrong with it is told in its
+  // log. Null where there is no room for it.
+  SessionPtr start_own(SessionRequest request);
 
   // By id, or by name the running one, else the newest finished one. not_found.
   [[nodiscard]] Result<SessionPtr> find(std::string_view id_or_name) const;
@@ -45,7 +46,7 @@ class Sessions {
  private:
   Result<SessionPtr> add(SessionRequest request);
   Task<void> supervise(SessionPtr session);
-  Task<void> supervise_entrypoint(SessionPtr session);
+  Task<void> supervise_own(SessionPtr session);
   void forget_oldest();
 
   Agent& agent_;

@@ -36,8 +36,7 @@ base::Result<std::vector<model::ContainerSpec>> compile(const Input& input);
 struct BuildNeed {
   std::string service;
   std::string context;
-  std::string dockerfile;       // within the context; empty: the usual one
-  std::string dockerfile_text;  // instead of it
+  std::string dockerfile;  // within the context; empty: the usual one
   std::string target;
   model::EnvironmentMap arguments;
 };

@@ -118,8 +118,6 @@ class ServiceReader {
         ASSIGN_OR_RETURN(need.context, read_text(inner, where));
       } else if (key == "dockerfile") {
         ASSIGN_OR_RETURN(need.dockerfile, read_text(inner, where));
-      } else if (key == "dockerfile_inline") {
-        ASSIGN_OR_RETURN(need.dockerfile_text, read_text(inner, where));
       } else if (key == "target") {
         ASSIGN_OR_RETURN(need.target, read_text(inner, where));
       } else if (key == "args") {

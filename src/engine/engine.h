@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/histogram.h"
+#include "base/text.h"
 #include "model/sandbox.h"
 #include "net/http.h"
 #include "net/task.h"
@@ -122,6 +123,11 @@ struct CallTimes {
   base::Histogram other;
 };
 
+// Of the agent of a sandbox's container by its number; 0: main's, whose address is the id alone.
+inline std::string agent_address(const std::string& id, size_t container) {
+  return container == 0 ? id : base::cat(id, "/", container);
+}
+
 class Engine {
  public:
   virtual ~Engine() = default;
@@ -142,7 +148,8 @@ class Engine {
   // may have been missed: the caller lists and goes on.
   virtual net::Task<Result<Change>> next_change() = 0;
 
-  // A channel to the agent of that sandbox, pooled. not_found when there is none.
+  // A channel to the agent of that sandbox's main container, pooled; with agent_address() to that
+  // of another one. not_found when there is none.
   virtual net::Task<Result<std::unique_ptr<AgentConnection>>> connect(std::string id) = 0;
   virtual void give_back(std::string id, std::unique_ptr<AgentConnection> connection) = 0;
 

@@ -159,4 +159,24 @@ Result<Fd> make_dev(uid_t owner) {
   return mount;
 }
 
+Result<Fd> make_volume(const std::string& folder, bool read_only) {
+  ASSIGN_OR_RETURN(Fd tree, clone_plain(folder));
+  mount_attr change{};
+  change.attr_set = MOUNT_ATTR_NODEV | (read_only ? MOUNT_ATTR_RDONLY : 0);
+  if (::mount_setattr(tree.get(), "", AT_EMPTY_PATH, &change, sizeof change) != 0) {
+    return base::fail_errno(errno, "mount_setattr ", folder);
+  }
+  return tree;
+}
+
+Result<Fd> make_tmpfs(uid_t owner, int64_t size_mb, bool read_only) {
+  ASSIGN_OR_RETURN(const Fd context, open_context("tmpfs"));
+  RETURN_IF_ERROR(set_string(context, "size", base::cat(size_mb, "m")));
+  RETURN_IF_ERROR(set_string(context, "mode", "1777"));
+  RETURN_IF_ERROR(set_string(context, "uid", base::cat(owner)));
+  RETURN_IF_ERROR(set_string(context, "gid", base::cat(owner)));
+  constexpr unsigned kInert = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
+  return create(context, "tmpfs", kInert | (read_only ? MOUNT_ATTR_RDONLY : 0));
+}
+
 }  // namespace jail

@@ -31,4 +31,10 @@ base::Result<base::Fd> make_sysfs();
 // A small tmpfs with the usual device nodes and links, owned by `owner`.
 base::Result<base::Fd> make_dev(uid_t owner);
 
+// A folder of a storage area to be mounted in a sandbox: no devices, perhaps read-only.
+base::Result<base::Fd> make_volume(const std::string& folder, bool read_only);
+
+// A tmpfs of at most that size, open to all as /tmp is.
+base::Result<base::Fd> make_tmpfs(uid_t owner, int64_t size_mb, bool read_only);
+
 }  // namespace jail

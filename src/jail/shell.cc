@@ -171,6 +171,16 @@ Result<void> Shell::start(const StartOptions& options) {
       fds.push_back(fd);
     }
   }
+  if (options.mounts.size() > kMountsMax) {
+    return base::fail(ErrorCode::internal, "too many mounts");
+  }
+  for (const StartOptions::Mount& mount : options.mounts) {
+    if (mount.target.size() > kMountTargetMax) {
+      return base::fail(ErrorCode::internal, "the place of a mount is too long");
+    }
+    std::ranges::copy(mount.target, order.mount_targets[order.mounts_count++].begin());
+    fds.push_back(mount.fd);
+  }
   return base::sys::send_with_fds(control_.get(),
                                   {reinterpret_cast<const char*>(&order), sizeof order}, fds);
 }

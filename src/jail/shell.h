@@ -48,6 +48,11 @@ struct StartOptions {
   int oom_counter = -1;  // -1: none
   int spool = -1;        // -1: none
   int state = -1;        // of a builder: its state folder, detached
+  struct Mount {
+    int fd = -1;  // detached
+    std::string target;
+  };
+  std::vector<Mount> mounts;  // at most kMountsMax
 };
 
 class Shell {

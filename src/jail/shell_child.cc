@@ -50,7 +50,8 @@ constexpr std::array kMasked{
 constexpr std::array kReadOnly{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys",
                                "/proc/sysrq-trigger"};
 // Above every number the agent is given, so that placing one never overwrites another.
-constexpr int kFirstFreeFd = 16;
+constexpr int kFirstFreeFd = 32;
+static_assert(kAgentCoveredFd + kMountsMax <= kFirstFreeFd);
 constexpr char kProcFolder[] = "/proc/";
 constexpr int kSignals = 64;
 
@@ -336,6 +337,44 @@ class Child {
     ::close(target);
   }
 
+  // The folder `target` of the sandbox, made with its parents where there is none. Links of the
+  // image are followed within its root, as a path is inside.
+  int open_mount_point(int root, const char* target) const noexcept {
+    open_how how{};
+    how.flags = O_PATH | O_DIRECTORY | O_CLOEXEC;
+    how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+    std::array<char, kMountTargetMax + 1> path{};
+    int parent = must(Step::attach_mount, ::fcntl(root, F_DUPFD_CLOEXEC, 0));
+    for (size_t at = 0; target[at] != '\0';) {
+      const size_t begin = at + 1;  // behind its slash
+      do {
+        path[at] = target[at];
+        ++at;
+      } while (target[at] != '\0' && target[at] != '/');
+      path[at] = '\0';
+      long fd = ::syscall(SYS_openat2, root, path.data(), &how, sizeof how);
+      if (fd < 0 && errno == ENOENT) {
+        must(Step::attach_mount, ::mkdirat(parent, path.data() + begin, 0755));
+        fd = ::syscall(SYS_openat2, root, path.data(), &how, sizeof how);
+      }
+      must(Step::attach_mount, fd);
+      ::close(parent);
+      parent = static_cast<int>(fd);
+    }
+    return parent;
+  }
+
+  // Each mount's descriptor becomes that of the folder below it.
+  void attach_mounts(const SecondOrder& order, std::span<int> mounts, int root) const noexcept {
+    for (size_t i = 0; i < order.mounts_count; ++i) {
+      const int target = open_mount_point(root, order.mount_targets[i].data());
+      must(Step::attach_mount, ::move_mount(mounts[i], "", target, "",
+                                            MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH));
+      ::close(mounts[i]);
+      mounts[i] = target;
+    }
+  }
+
   void attach_state(int state, int root) const noexcept {
     const int target = open_target(root, kStateFolder);
     must(Step::attach_state,
@@ -346,7 +385,11 @@ class Child {
   [[noreturn]] void start() noexcept {
     SecondOrder order;
     std::array<int, kSecondOrderFdsMax> fds{};
-    receive(Step::receive_second_order, &order, sizeof order, fds, kSecondOrderFdsMin);
+    const size_t received =
+        receive(Step::receive_second_order, &order, sizeof order, fds, kSecondOrderFdsMin);
+    if (order.mounts_count > kMountsMax || received < first_mount(order) + order.mounts_count) {
+      give_up(Step::receive_second_order, EBADMSG);
+    }
     const int root = fds[kRootFd];
     must(Step::attach_root, ::move_mount(root, "", AT_FDCWD, "/root", MOVE_MOUNT_F_EMPTY_PATH));
     move_in(Step::move_proc, "/proc", root, "proc");
@@ -355,6 +398,7 @@ class Child {
     if (order.has_state) {
       attach_state(fds[kSecondOrderFdsMin + order.has_oom_counter + order.has_spool], root);
     }
+    attach_mounts(order, std::span(fds).subspan(first_mount(order)), root);
     must(Step::pivot_root, ::fchdir(root));
     must(Step::pivot_root, ::syscall(SYS_pivot_root, ".", "."));
     must(Step::detach_old_root, ::umount2(".", MNT_DETACH));
@@ -369,6 +413,10 @@ class Child {
     const char* const environment[] = {nullptr};
     ::syscall(SYS_execveat, agent_, "", plan_.arguments, environment, AT_EMPTY_PATH);
     give_up(Step::execute_agent, errno);
+  }
+
+  static size_t first_mount(const SecondOrder& order) noexcept {
+    return size_t{kSecondOrderFdsMin} + order.has_oom_counter + order.has_spool + order.has_state;
   }
 
   int lift(int fd) const noexcept {
@@ -386,6 +434,10 @@ class Child {
     const int config = lift(fds[kConfigFd]);
     const int oom = lift(order.has_oom_counter ? fds[next++] : -1);
     const int spool = lift(order.has_spool ? fds[next++] : -1);
+    std::array<int, kMountsMax> covered{};
+    for (size_t i = 0; i < order.mounts_count; ++i) {
+      covered[i] = lift(fds[first_mount(order) + i]);
+    }
     const int group = lift(plan_.v2_folder);
     agent_ = lift(plan_.agent);
     control_ = lift(plan_.control);
@@ -402,6 +454,9 @@ class Child {
     place(group, kAgentCgroupFd);
     place(oom, kAgentOomFd);
     place(spool, kAgentSpoolFd);
+    for (size_t i = 0; i < order.mounts_count; ++i) {
+      place(covered[i], kAgentCoveredFd + static_cast<int>(i));
+    }
   }
 
   ShellPlan plan_;

@@ -39,16 +39,23 @@ struct FirstOrder {
 };
 enum FirstOrderFd : uint8_t { kSysFd, kDevFd, kFirstOrderFds };
 
-// Second: start the sandbox. The optional descriptors come last.
+inline constexpr size_t kMountsMax = 16;
+inline constexpr size_t kMountTargetMax = 255;
+
+// Second: start the sandbox. The optional descriptors come last, in the order of the flags, those
+// of the mounts behind them.
 struct SecondOrder {
   std::array<char, kHostnameMax + 1> hostname{};
   bool no_new_privileges = false;
   bool has_oom_counter = false;
   bool has_spool = false;
   bool has_state = false;  // a builder's: a detached mount
+  // Detached mounts and where each goes: absolute, without "." and "..".
+  size_t mounts_count = 0;
+  std::array<std::array<char, kMountTargetMax + 1>, kMountsMax> mount_targets{};
 };
 enum SecondOrderFd : uint8_t { kRootFd, kListenFd, kConfigFd, kSecondOrderFdsMin };
-inline constexpr size_t kSecondOrderFdsMax = kSecondOrderFdsMin + 3;
+inline constexpr size_t kSecondOrderFdsMax = kSecondOrderFdsMin + 3 + kMountsMax;
 
 // Where a builder's state is mounted: file systems that are stacked again cannot lie on its root.
 inline constexpr char kStateFolder[] = "state";
@@ -59,6 +66,8 @@ inline constexpr int kAgentConfigFd = 4;
 inline constexpr int kAgentCgroupFd = 5;
 inline constexpr int kAgentOomFd = 6;
 inline constexpr int kAgentSpoolFd = 7;
+// For each mount, what the image has where it was mounted; from here on, in their order.
+inline constexpr int kAgentCoveredFd = 8;
 
 // The process's name until the agent is executed: how a restarted node tells a shell from a
 // sandbox whose agent runs.

@@ -7,7 +7,7 @@
 namespace jail {
 namespace {
 
-constexpr std::array<std::string_view, 36> kNames{"close_descriptors",
+constexpr std::array<std::string_view, 37> kNames{"close_descriptors",
                                                   "enter_cgroup",
                                                   "receive_first_order",
                                                   "become_root",
@@ -36,6 +36,7 @@ constexpr std::array<std::string_view, 36> kNames{"close_descriptors",
                                                   "move_sys",
                                                   "move_dev",
                                                   "attach_state",
+                                                  "attach_mount",
                                                   "pivot_root",
                                                   "detach_old_root",
                                                   "set_hostname",

@@ -38,6 +38,7 @@ enum class Step : uint8_t {
   move_sys,
   move_dev,
   attach_state,
+  attach_mount,
   pivot_root,
   detach_old_root,
   set_hostname,

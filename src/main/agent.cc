@@ -31,6 +31,7 @@ constexpr int kConfigFd = 4;
 constexpr int kCgroupFd = 5;
 constexpr int kOomCounterFd = 6;
 constexpr int kSpoolFd = 7;
+constexpr int kCoveredFd = 8;
 constexpr size_t kConfigBytesMax = 16 * 1024 * 1024;
 constexpr int kBacklog = 256;
 
@@ -95,6 +96,11 @@ Result<agent::AgentOptions> read_options(const Flags& flags) {
     options.cgroup = take_descriptor(kCgroupFd);
     options.oom_counter = take_descriptor(kOomCounterFd);
     options.spool_folder = take_descriptor(kSpoolFd);
+    const int covered_end = kCoveredFd + static_cast<int>(options.config.mounts.size());
+    for (int number = kCoveredFd; number < covered_end; ++number) {
+      options.covered.push_back(take_descriptor(number));
+    }
+    ::syscall(SYS_close_range, covered_end, ~0U, 0);
   } else if (!flags.cgroup.empty()) {
     ASSIGN_OR_RETURN(options.cgroup, base::sys::open(flags.cgroup, O_RDONLY | O_DIRECTORY));
   }
@@ -105,7 +111,6 @@ Result<void> run(const Flags& flags) {
   prepare_process();
   Fd listener;
   if (flags.listen.empty()) {
-    ::syscall(SYS_close_range, kSpoolFd + 1, ~0U, 0);
     listener = take_descriptor(kListenerFd);
   } else {
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);

@@ -49,6 +49,7 @@ struct ContainerSpec {
   std::string hostname;                      // empty: the sandbox's id, or its name
   std::map<std::string, std::string> hosts;  // more lines of /etc/hosts: name to address
   std::vector<Mount> mounts;
+  RegistryAccess registry;  // of its image, where that is another than the sandbox's
   // Limits of its own below the sandbox's; 0: none.
   int64_t millicpus = 0;
   int64_t memory_mb = 0;

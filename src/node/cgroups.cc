@@ -217,6 +217,17 @@ Result<CgroupEntry> Cgroups::make(const std::string& name, uint32_t delegate_uid
   return entry;
 }
 
+Result<void> Cgroups::make_parent(const std::string& name) {
+  for (const auto& folder : folders()) {
+    const auto path = cat(folder, '/', name);
+    if (::mkdir(path.c_str(), 0755) != 0) {
+      return fail_errno(errno, "make cgroup ", path);
+    }
+  }
+  return layout_ == CgroupLayout::v2 ? enable_controllers(cat(roots_.v2, '/', name))
+                                     : Result<void>{};
+}
+
 Result<CgroupEntry> Cgroups::make_folders(const std::string& name, uint32_t delegate_uid) {
   for (const auto& folder : folders()) {
     const auto path = cat(folder, '/', name);
@@ -290,7 +301,13 @@ Result<void> Cgroups::kill(const std::string& name) {
 
 // Without a v2 tree: every process that is in it, until a round finds none that it has not killed.
 Result<void> Cgroups::kill_v1(const std::string& name) {
-  const auto file = cat(roots_.v1_pids, '/', name, "/cgroup.procs");
+  const auto folder = cat(roots_.v1_pids, '/', name);
+  if (const auto children = base::sys::list_subfolders(folder)) {
+    for (const auto& child : *children) {
+      RETURN_IF_ERROR(kill_v1(cat(name, '/', child)));
+    }
+  }
+  const auto file = folder + "/cgroup.procs";
   std::vector<pid_t> killed;
   for (int round = 0; round < kKillRoundsMax; ++round) {
     const auto text = base::sys::read_file(file, kCgroupFileBytesMax);

@@ -60,6 +60,8 @@ class Cgroups {
   // All of a sandbox's cgroups, without limits yet. In the v2 tree `delegate_uid` may make
   // children and move processes between them, not change the limits.
   base::Result<CgroupEntry> make(const std::string& name, uint32_t delegate_uid);
+  // One that holds others ("s1" for "s1/c0") and no process itself.
+  base::Result<void> make_parent(const std::string& name);
   base::Result<void> limit(const std::string& name, const model::Resources& resources);
   // Sends KILL to everything in it, children included; they are gone a moment later (empty()).
   base::Result<void> kill(const std::string& name);

@@ -22,6 +22,7 @@ constexpr uint32_t kHighestId = 0xFFFF'0000;
 constexpr int kAgentBacklog = 128;
 constexpr mode_t kFolderMode = 0750;
 constexpr mode_t kStateMode = 0755;
+constexpr mode_t kAreaMode = 0755;
 constexpr mode_t kSocketMode = 0660;
 
 // How long what was killed at the start may take to be gone, and how often that is looked at.
@@ -48,6 +49,10 @@ uint32_t places_of_ids(uint32_t id_base) {
   return ranges < 2 ? 0 : ranges - 1;  // the first one is the image helper's
 }
 
+std::string agent_socket(size_t container) {
+  return container == 0 ? "agent.sock" : base::cat("agent-", container, ".sock");
+}
+
 std::string Places::name_of(uint32_t index) { return base::cat("s", index); }
 
 Result<std::unique_ptr<Place>> Places::make(jail::Profile profile) {
@@ -62,23 +67,76 @@ Result<std::unique_ptr<Place>> Places::make(jail::Profile profile) {
   return place;
 }
 
-Result<void> Places::fill(Place& place, jail::Profile profile) {
-  place.name = name_of(place.index);
-  place.address = place.network.address;
-  place.owner = owner_of(place.index);
-  ASSIGN_OR_RETURN(CgroupEntry cgroup, cgroups_.make(place.name, place.owner));
+Result<std::unique_ptr<Place>> Places::make_group(size_t containers) {
+  auto place = std::make_unique<Place>();
+  ASSIGN_OR_RETURN(place->network, network_.begin());
+  place->index = place->network.index;
+  if (auto filled = fill_group(*place, containers); !filled) {
+    discard(std::move(place));
+    return std::unexpected(std::move(filled).error());
+  }
+  return place;
+}
+
+Result<void> Places::fill_group(Place& main, size_t containers) {
+  const std::string name = name_of(main.index);
+  RETURN_IF_ERROR(cgroups_.make_parent(name));
+  main.cgroup = name + "/c0";
+  RETURN_IF_ERROR(fill(main, jail::Profile::sandbox));
+  for (size_t number = 1; number < containers; ++number) {
+    main.others.push_back(std::make_unique<Place>());
+    RETURN_IF_ERROR(fill_other(main, *main.others.back(), number));
+  }
+  return {};
+}
+
+Result<void> Places::fill_other(Place& main, Place& other, size_t number) {
+  other.index = main.index;
+  other.name = base::cat("c", number);
+  other.address = main.address;
+  other.owner = main.owner;
+  other.folder = main.folder;
+  other.cgroup = base::cat(main.name, "/", other.name);
+  RETURN_IF_ERROR(start_shell(other, main.network, jail::Profile::sandbox));
+  // Below main's area, so that it counts against the same limit and goes with it.
+  other.area = base::cat(main.area, "/", other.name);
+  RETURN_IF_ERROR(base::sys::make_folder(other.area, kAreaMode));
+  for (const char* part : kAreaParts) {
+    RETURN_IF_ERROR(base::sys::make_folder(base::cat(other.area, "/", part), kAreaMode));
+  }
+  RETURN_IF_ERROR(prepare_area(other));
+  RETURN_IF_ERROR(listen(other, number));
+  return finish_place(other);
+}
+
+Result<void> Places::start_shell(Place& place, const NetworkPlace& network, jail::Profile profile) {
+  ASSIGN_OR_RETURN(CgroupEntry cgroup, cgroups_.make(place.cgroup, place.owner));
   base::fault_point("node.place.cgroups");
   place.oom_counter = std::move(cgroup.oom_counter);
-  // As early as it can be: it does its own part while the rest is made here.
-  ASSIGN_OR_RETURN(
-      jail::Shell shell,
-      jail::Shell::make(launcher_, {.id_base = place.owner,
-                                    .network_namespace = place.network.name_space.get(),
-                                    .cgroup_tasks = cgroup.tasks,
-                                    .v2_folder = cgroup.v2_folder.get(),
-                                    .profile = profile}));
+  ASSIGN_OR_RETURN(jail::Shell shell,
+                   jail::Shell::make(launcher_, {.id_base = place.owner,
+                                                 .network_namespace = network.name_space.get(),
+                                                 .cgroup_tasks = cgroup.tasks,
+                                                 .v2_folder = cgroup.v2_folder.get(),
+                                                 .profile = profile}));
   place.shell.emplace(std::move(shell));
   base::fault_point("node.place.shell");
+  return {};
+}
+
+Result<void> Places::finish_place(Place& place) {
+  ASSIGN_OR_RETURN(place.layers, jail::clone_id_mapped(options_.images_folder,
+                                                       place.shell->user_namespace().get()));
+  return {};
+}
+
+Result<void> Places::fill(Place& place, jail::Profile profile) {
+  place.name = name_of(place.index);
+  place.cgroup = place.cgroup.empty() ? place.name : place.cgroup;
+  place.address = place.network.address;
+  place.owner = owner_of(place.index);
+  // As early as it can be: it does its own part while the rest is made here.
+  RETURN_IF_ERROR(start_shell(place, place.network, profile));
   RETURN_IF_ERROR(network_.finish(place.network));
   base::fault_point("node.place.veth");
   ASSIGN_OR_RETURN(place.area, storage_.make(place.name, 0));
@@ -88,11 +146,14 @@ Result<void> Places::fill(Place& place, jail::Profile profile) {
     RETURN_IF_ERROR(prepare_state(place));
   }
   base::fault_point("node.place.files");
-  RETURN_IF_ERROR(prepare_folder(place));
+  place.folder = base::cat(options_.sandboxes_folder, "/", kReadyFolderPrefix, place.index);
+  RETURN_IF_ERROR(base::sys::make_folder(place.folder, kFolderMode));
+  if (::lchown(place.folder.c_str(), 0, options_.gateway_gid) != 0) {
+    return base::fail_errno(errno, "chown ", place.folder);
+  }
+  RETURN_IF_ERROR(listen(place, 0));
   base::fault_point("node.place.socket");
-  ASSIGN_OR_RETURN(place.layers, jail::clone_id_mapped(options_.images_folder,
-                                                       place.shell->user_namespace().get()));
-  return {};
+  return finish_place(place);
 }
 
 Result<void> Places::prepare_area(Place& place) {
@@ -120,15 +181,11 @@ Result<void> Places::prepare_state(Place& place) {
   return {};
 }
 
-Result<void> Places::prepare_folder(Place& place) {
-  place.folder = base::cat(options_.sandboxes_folder, "/", kReadyFolderPrefix, place.index);
-  RETURN_IF_ERROR(base::sys::make_folder(place.folder, kFolderMode));
-  const std::string socket = place.folder + "/agent.sock";
+Result<void> Places::listen(Place& place, size_t container) {
+  const std::string socket = base::cat(place.folder, "/", agent_socket(container));
   ASSIGN_OR_RETURN(place.listen, base::sys::listen_unix(socket, kSocketMode, kAgentBacklog));
-  for (const std::string& path : {place.folder, socket}) {
-    if (::lchown(path.c_str(), 0, options_.gateway_gid) != 0) {
-      return base::fail_errno(errno, "chown ", path);
-    }
+  if (::lchown(socket.c_str(), 0, options_.gateway_gid) != 0) {
+    return base::fail_errno(errno, "chown ", socket);
   }
   return {};
 }

@@ -20,6 +20,8 @@
 namespace node {
 
 inline constexpr uint32_t kIdsPerSandbox = 65'536;
+// The agent's socket in the run folder of its sandbox: of main, else by the container's number.
+std::string agent_socket(size_t container);
 // Folders in RUN/sandboxes of places that have no sandbox yet; no id starts with a dot.
 inline constexpr char kReadyFolderPrefix[] = ".ready-";
 
@@ -35,7 +37,8 @@ struct PlaceOptions {
 
 struct Place {
   uint32_t index = 0;
-  std::string name;     // of its cgroups and its storage area
+  std::string name;     // of its storage area, and of its cgroups
+  std::string cgroup;   // that the shell is in: `name`, or one below it
   std::string address;  // IPv4, inside
   std::string folder;   // run folder with agent.sock; renamed when a sandbox moves in
   std::string area;     // storage: upper/, work/, spool/
@@ -47,6 +50,9 @@ struct Place {
   base::Fd layers;      // the images folder, id-mapped
   base::Fd state;       // of a builder: the folder of its state, detached
   base::Fd oom_counter;
+  // Of a sandbox of several containers, main's holds those of the others. They share its index,
+  // ids, network, run folder and storage limit.
+  std::vector<std::unique_ptr<Place>> others;
 };
 
 class Places {
@@ -61,6 +67,8 @@ class Places {
 
   // Leaves nothing behind when it fails.
   base::Result<std::unique_ptr<Place>> make(jail::Profile profile = jail::Profile::sandbox);
+  // Of so many containers, each with limits of its own below the sandbox's.
+  base::Result<std::unique_ptr<Place>> make_group(size_t containers);
   // Gives all of an unused place back. The shell dies here.
   void discard(std::unique_ptr<Place> place);
   // The parts of a place whose processes are dead: each step is idempotent.
@@ -84,9 +92,13 @@ class Places {
 
  private:
   base::Result<void> fill(Place& place, jail::Profile profile);
+  base::Result<void> fill_group(Place& main, size_t containers);
+  base::Result<void> fill_other(Place& main, Place& other, size_t number);
+  base::Result<void> start_shell(Place& place, const NetworkPlace& network, jail::Profile profile);
+  base::Result<void> finish_place(Place& place);
   base::Result<void> prepare_area(Place& place);
   base::Result<void> prepare_state(Place& place);
-  base::Result<void> prepare_folder(Place& place);
+  base::Result<void> listen(Place& place, size_t container);
 
   const jail::Launcher& launcher_;
   Storage& storage_;

@@ -7,6 +7,8 @@
 
 #include <array>
 
+#include "wire/container_json.h"
+
 namespace node {
 namespace {
 
@@ -244,7 +246,7 @@ net::Task<ProtocolServer::Answer> ProtocolServer::call_images(std::string operat
     CO_ASSIGN_OR_RETURN(const auto reference, reader.required<std::string>("reference"));
     CO_ASSIGN_OR_RETURN(const auto registry, reader.optional<Object>("registry"));
     CO_RETURN_IF_ERROR(reader.finish());
-    CO_ASSIGN_OR_RETURN(const auto access, parse_registry(registry.value_or(Object{})));
+    CO_ASSIGN_OR_RETURN(const auto access, wire::parse_registry(registry.value_or(Object{})));
     CO_ASSIGN_OR_RETURN(const auto pull, images_.start_pull(reference, access));
     co_return Object{{"pull", pull}};
   }

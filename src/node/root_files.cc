@@ -24,7 +24,13 @@ constexpr mode_t kModeBits = 07777;
 constexpr size_t kResolvBytesMax = 4096;  // what sandbox_resolv_conf() makes is shorter
 
 std::string hosts_text(const RootFiles& files) {
-  return base::cat("127.0.0.1\tlocalhost\n", files.address, "\t", files.hostname, "\n");
+  std::string text = base::cat("127.0.0.1\tlocalhost\n", files.address, "\t", files.hostname, "\n");
+  for (const auto& [name, address] : files.hosts) {
+    if (name != files.hostname) {
+      text += base::cat(address, "\t", name, "\n");
+    }
+  }
+  return text;
 }
 
 Result<void> write_new(int area, const char* path, std::string_view text, uint32_t owner) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ struct RootFiles {
   uint32_t owner = 0;  // host id of the sandbox's root
   std::string hostname;
   std::string address;
+  std::map<std::string, std::string> hosts;  // more names with their addresses
 };
 enum class EtcState { in_upper, unusual };
 // Once the image is known (`lower`: its layers, id-mapped, top first): gives the root folder and

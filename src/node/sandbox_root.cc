@@ -29,7 +29,8 @@ Result<Fd> open_layer(const Place& place, const std::string& layer,
 }  // namespace
 
 Result<Fd> make_sandbox_root(Place& place, const std::vector<std::string>& layers,
-                             const std::string& images_folder, const std::string& hostname) {
+                             const std::string& images_folder, const std::string& hostname,
+                             const std::map<std::string, std::string>& hosts) {
   std::vector<Fd> opened;
   std::vector<int> lower;
   for (const std::string& layer : layers) {
@@ -41,7 +42,8 @@ Result<Fd> make_sandbox_root(Place& place, const std::vector<std::string>& layer
     return base::fail(base::ErrorCode::internal, "an image without layers");
   }
   const int area = place.area_mount.get();
-  const RootFiles files{.owner = place.owner, .hostname = hostname, .address = place.address};
+  const RootFiles files{
+      .owner = place.owner, .hostname = hostname, .address = place.address, .hosts = hosts};
   ASSIGN_OR_RETURN(const EtcState etc, finish_root_files(area, lower.data(), lower.size(), files));
   ASSIGN_OR_RETURN(const Fd upper, base::sys::open_at(area, "upper", O_PATH | O_DIRECTORY));
   ASSIGN_OR_RETURN(const Fd work, base::sys::open_at(area, "work", O_PATH | O_DIRECTORY));

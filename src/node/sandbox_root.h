@@ -2,6 +2,7 @@
 // Stateless; the node's thread; failures name the step.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace node {
 // The overlay, detached, with /etc/hosts and its like in place. `layers`: absolute, top first.
 base::Result<base::Fd> make_sandbox_root(Place& place, const std::vector<std::string>& layers,
                                          const std::string& images_folder,
-                                         const std::string& hostname);
+                                         const std::string& hostname,
+                                         const std::map<std::string, std::string>& hosts);
 
 }  // namespace node

@@ -3,11 +3,11 @@
 #include <algorithm>
 
 #include "node/image_index.h"
+#include "wire/container_json.h"
 
 namespace node {
 namespace {
 
-using base::ErrorCode;
 using base::Result;
 using wire::json::Array;
 using wire::json::Object;
@@ -40,42 +40,6 @@ Result<model::Resources> parse_resources(const Object& object) {
   return resources;
 }
 
-bool has_nul(std::string_view text) { return text.find('\0') != std::string_view::npos; }
-
-Result<void> check_environment(const model::EnvironmentMap& environment) {
-  for (const auto& [name, value] : environment) {
-    if (name.empty() || name.find('=') != std::string::npos || has_nul(name) || has_nul(value)) {
-      return base::fail_field("env", "env has a name that is empty or holds '=', or a NUL");
-    }
-  }
-  return {};
-}
-
-Result<model::ContainerSpec> parse_container(const wire::json::Value& value) {
-  if (!value.is_object()) {
-    return base::fail_field("containers", "containers must hold objects");
-  }
-  Reader reader(value.get_object(), "containers");
-  model::ContainerSpec container;
-  ASSIGN_OR_RETURN(container.name, reader.required<std::string>("name"));
-  ASSIGN_OR_RETURN(container.image, reader.required<std::string>("image"));
-  ASSIGN_OR_RETURN(auto environment, reader.optional<model::EnvironmentMap>("env"));
-  ASSIGN_OR_RETURN(container.user, reader.optional<std::string>("user"));
-  ASSIGN_OR_RETURN(container.workdir, reader.optional<std::string>("workdir"));
-  ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
-  RETURN_IF_ERROR(reader.finish());
-  container.run_entrypoint = entrypoint.value_or(false);
-  container.environment = environment ? std::move(*environment) : model::EnvironmentMap{};
-  RETURN_IF_ERROR(check_environment(container.environment));
-  if (container.image.empty() || has_nul(container.image)) {
-    return base::fail_field("containers.image", "the image's name is empty or holds a NUL");
-  }
-  if (container.workdir && (!container.workdir->starts_with('/') || has_nul(*container.workdir))) {
-    return base::fail_field("containers.workdir", "workdir must be an absolute path");
-  }
-  return container;
-}
-
 Array list(const std::vector<std::string>& texts) {
   Array array;
   for (const std::string& text : texts) {
@@ -106,21 +70,6 @@ bool is_sandbox_id(std::string_view id) {
          std::ranges::all_of(id, fine);
 }
 
-Result<model::RegistryAccess> parse_registry(const Object& object) {
-  Reader reader(object, "registry");
-  model::RegistryAccess access;
-  ASSIGN_OR_RETURN(const auto username, reader.optional<std::string>("username"));
-  ASSIGN_OR_RETURN(auto password, reader.optional<std::string>("password"));
-  ASSIGN_OR_RETURN(const auto mirror, reader.optional<std::string>("mirror"));
-  ASSIGN_OR_RETURN(const auto plain_http, reader.optional<bool>("plain_http"));
-  RETURN_IF_ERROR(reader.finish());
-  access.username = username.value_or("");
-  access.password = base::Secret(std::move(password).value_or(""));
-  access.mirror = mirror.value_or("");
-  access.plain_http = plain_http.value_or(false);
-  return access;
-}
-
 Result<model::SandboxSpec> parse_spec(const Object& object) {
   Reader reader(object, "");
   model::SandboxSpec spec;
@@ -129,14 +78,7 @@ Result<model::SandboxSpec> parse_spec(const Object& object) {
     return base::fail_field("id", "id must be 1 to 63 of a-z, 0-9 and '-'");
   }
   ASSIGN_OR_RETURN(const auto containers, reader.required<Array>("containers"));
-  if (containers.empty()) {
-    return base::fail_field("containers", "containers is empty");
-  }
-  if (containers.size() > 1) {
-    return base::fail(ErrorCode::not_supported, "more than one container is not supported yet");
-  }
-  ASSIGN_OR_RETURN(auto container, parse_container(containers.front()));
-  spec.containers.push_back(std::move(container));
+  ASSIGN_OR_RETURN(spec.containers, wire::parse_containers(containers));
   ASSIGN_OR_RETURN(const auto resources, reader.required<Object>("resources"));
   ASSIGN_OR_RETURN(spec.resources, parse_resources(resources));
   ASSIGN_OR_RETURN(const auto network, reader.required<std::string>("network"));
@@ -150,7 +92,7 @@ Result<model::SandboxSpec> parse_spec(const Object& object) {
   spec.no_new_privileges = no_new_privileges.value_or(false);
   spec.always_pull = always_pull.value_or(false);
   if (registry) {
-    ASSIGN_OR_RETURN(spec.registry, parse_registry(*registry));
+    ASSIGN_OR_RETURN(spec.registry, wire::parse_registry(*registry));
   }
   return spec;
 }
@@ -208,8 +150,42 @@ Object error_to_json(const base::Error& error) {
                 {"details", std::move(details)}};
 }
 
-std::string agent_config(const model::SandboxSpec& spec, const ImageConfig& image) {
-  const model::ContainerSpec& container = spec.containers.front();
+namespace {
+
+// What the container runs: the image's ENTRYPOINT and CMD, or what stands over them.
+std::vector<std::string> own_command(const model::ContainerSpec& container,
+                                     const ImageConfig& image) {
+  std::vector<std::string> argv = image.entrypoint;
+  const std::vector<std::string>* command = &image.cmd;
+  const std::vector<std::string> none;
+  if (container.service && container.service->entrypoint) {
+    argv = *container.service->entrypoint;
+    command = &none;
+  }
+  if (container.service && container.service->command) {
+    command = &*container.service->command;
+  }
+  argv.insert(argv.end(), command->begin(), command->end());
+  return argv;
+}
+
+Object service_json(const model::ContainerSpec& container, const ImageConfig& image) {
+  const model::Service& service = *container.service;
+  Object out{{"argv", list(own_command(container, image))},
+             {"tty", service.terminal},
+             {"stdin", service.input},
+             {"restart", wire::to_string(service.restart)},
+             {"restarts_max", service.restarts_max}};
+  if (service.healthcheck) {
+    out["healthcheck"] = wire::to_json(*service.healthcheck);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string agent_config(const model::SandboxSpec& spec, const model::ContainerSpec& container,
+                         const ImageConfig& image) {
   Object environment;
   for (const auto& [name, value] : image.environment) {
     environment[name] = value;
@@ -227,9 +203,18 @@ std::string agent_config(const model::SandboxSpec& spec, const ImageConfig& imag
                 {"no_new_privileges", spec.no_new_privileges},
                 {"pids", Object{{"agent", 1}}}};
   if (container.run_entrypoint) {
-    std::vector<std::string> argv = image.entrypoint;
-    argv.insert(argv.end(), image.cmd.begin(), image.cmd.end());
-    config["entrypoint"] = list(argv);
+    config["entrypoint"] = list(own_command(container, image));
+  }
+  if (container.service) {
+    config["service"] = service_json(container, image);
+  }
+  if (!container.mounts.empty()) {
+    Array mounts;
+    for (const model::Mount& mount : container.mounts) {
+      mounts.push_back(Object{{"path", mount.target},
+                              {"copy", mount.copy && !mount.read_only && !mount.volume.empty()}});
+    }
+    config["mounts"] = std::move(mounts);
   }
   return wire::json::serialize(config);
 }

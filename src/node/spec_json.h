@@ -14,7 +14,6 @@
 namespace node {
 
 base::Result<model::SandboxSpec> parse_spec(const wire::json::Object& object);
-base::Result<model::RegistryAccess> parse_registry(const wire::json::Object& object);
 // A name that is safe as a folder and a host name.
 bool is_sandbox_id(std::string_view id);
 
@@ -24,7 +23,8 @@ wire::json::Object to_json(const ImageRow& image);
 wire::json::Object to_json(const PullProgress& progress);
 wire::json::Object to_json(const Check& check);
 wire::json::Object error_to_json(const base::Error& error);
-// What the agent of `spec` is told (api/agent-protocol.md).
-std::string agent_config(const model::SandboxSpec& spec, const ImageConfig& image);
+// What the agent of that container is told (api/agent-protocol.md).
+std::string agent_config(const model::SandboxSpec& spec, const model::ContainerSpec& container,
+                         const ImageConfig& image);
 
 }  // namespace node

@@ -13,8 +13,6 @@
 #include "base/fault.h"
 #include "base/random.h"
 #include "base/sys.h"
-#include "node/root_files.h"
-#include "node/sandbox_root.h"
 #include "node/spec_json.h"
 
 namespace node {
@@ -25,20 +23,11 @@ using base::Fd;
 using base::Milliseconds;
 using base::Result;
 
-// From the last order to the agent's execve it takes a millisecond; this is for a host in trouble.
-constexpr Milliseconds kStartPatience{20'000};
 // After KILL; a process in uninterruptible sleep can take as long as its device does.
 constexpr Milliseconds kDeathPatience{30'000};
 // A dead process counts in its cgroup until its parent (init, for an adopted sandbox) reaps it.
 constexpr Milliseconds kCgroupRetry{2};
 constexpr int kCgroupTries = 2'500;
-
-// Nobody can tell the next one, so nothing of an earlier policy or sandbox passes for its own.
-uint32_t new_mark() {
-  std::array<unsigned char, sizeof(uint32_t)> bytes{};
-  base::KernelRandom().fill(bytes);
-  return std::max(std::bit_cast<uint32_t>(bytes), uint32_t{1});  // 0: a connection without one
-}
 
 }  // namespace
 
@@ -52,10 +41,19 @@ Supervisor::Supervisor(net::EventLoop& loop, Places& places, Images& images, bas
       boot_id_(read_boot_id()),
       group_(loop) {}
 
+// Nobody can tell the next one, so nothing of an earlier policy or sandbox passes for its own.
+uint32_t Supervisor::new_mark() {
+  std::array<unsigned char, sizeof(uint32_t)> bytes{};
+  base::KernelRandom().fill(bytes);
+  return std::max(std::bit_cast<uint32_t>(bytes), uint32_t{1});  // 0: a connection without one
+}
+
 Supervisor::~Supervisor() {
   for (const auto& [id, sandbox] : sandboxes_) {
-    if (sandbox->process) {
-      loop_.forget(sandbox->process.get());
+    for (const Fd& process : sandbox->processes) {
+      if (process) {
+        loop_.forget(process.get());
+      }
     }
   }
 }
@@ -134,10 +132,7 @@ net::Task<Result<Status>> Supervisor::create(model::SandboxSpec spec) {
   sandbox->status.id = spec.id;
   sandbox->changed = std::make_unique<net::Event>(loop_);
   sandboxes_[spec.id] = sandbox;
-  std::optional<ImageLayers> layers;
-  if (!spec.always_pull) {
-    layers = images_.find(spec.containers.front().image, spec.registry);
-  }
+  auto layers = find_images(spec);
   if (!layers) {
     group_.spawn(pull_and_start(sandbox, std::move(spec)));
     co_return sandbox->status;
@@ -155,15 +150,7 @@ net::Task<Result<Status>> Supervisor::create(model::SandboxSpec spec) {
 
 net::Task<void> Supervisor::pull_and_start(SandboxPointer sandbox, model::SandboxSpec spec) {
   const auto begin = clock_.steady();
-  const std::weak_ptr<Sandbox> watched = sandbox;
-  auto on_event = [this, watched](std::string type, std::string message) {
-    const auto target = watched.lock();
-    if (target && !target->removing) {
-      tell(*target, std::move(type), std::move(message));
-    }
-  };
-  auto layers = co_await images_.ensure(spec.containers.front().image, spec.registry,
-                                        spec.always_pull, std::move(on_event));
+  auto layers = co_await fetch_images(sandbox, spec);
   if (sandbox->removing) {
     co_return;
   }
@@ -186,152 +173,51 @@ net::Task<void> Supervisor::pull_and_start(SandboxPointer sandbox, model::Sandbo
   }
 }
 
-net::Task<Result<void>> Supervisor::start(SandboxPointer sandbox, model::SandboxSpec spec,
-                                          ImageLayers layers) {
-  if (spec.containers.front().run_entrypoint && layers.config.entrypoint.empty() &&
-      layers.config.cmd.empty()) {
-    co_return base::fail_field("run_entrypoint", "the image has neither ENTRYPOINT nor CMD");
-  }
-  const auto begin = clock_.steady();
-  sandbox->changing = true;
-  images_.hold(layers);
-  auto taken = spec.builder ? places_.make(jail::Profile::builder) : pool_->take();
-  Result<void> started;
-  if (!taken) {
-    started = std::unexpected(std::move(taken).error());
-  } else {
-    const std::unique_ptr<Place>& place = *taken;
-    base::fault_point("node.create.place");
-    started = prepare(*sandbox, *place, spec, layers);
-    if (started) {
-      auto executed = co_await wait_for_agent(*place->shell);
-      started = std::move(executed);
-      base::fault_point("node.create.executed");
-    }
-  }
-  sandbox->changing = false;
-  if (started) {
-    sandbox->has_place = true;
-    sandbox->held = std::move(layers);
-    sandbox->status.state = State::ready;
-    sandbox->status.image_digest = sandbox->record.image_digest;
-    sandbox->status.start_ms =
-        std::chrono::duration_cast<Milliseconds>(clock_.steady() - begin).count();
-    sandbox->network = std::move((*taken)->network);
-    adopt_process(sandbox, (*taken)->shell->take_process());
-    // Closing its mounts waits for a grace period each; the answer goes out first.
-    loop_.post([spent = std::shared_ptr<Place>(std::move(*taken))] {});
-  } else {
-    images_.unhold(layers);
-    if (taken) {
-      places_.discard(std::move(*taken));
-    }
-  }
-  sandbox->changed->notify();
-  co_return started;
-}
-
-Result<void> Supervisor::prepare(Sandbox& sandbox, Place& place, const model::SandboxSpec& spec,
-                                 const ImageLayers& layers) {
-  RETURN_IF_ERROR(places_.storage().set_limit(place.name, spec.resources.storage_mb));
-  RETURN_IF_ERROR(places_.cgroups().limit(place.name, spec.resources));
-  Record& record = sandbox.record;
-  if (spec.network.mode != model::NetworkMode::open) {
-    record.network = spec.network;
-    record.network_mark = new_mark();
-    RETURN_IF_ERROR(places_.network().set_policy(place.index, record.network, record.network_mark));
-  }
-  if (spec.network.mode == model::NetworkMode::allow) {
-    RETURN_IF_ERROR(ensure_name_server(place.area_mount.get()));
-  }
-  base::fault_point("node.create.limits");
-  ASSIGN_OR_RETURN(const Fd root, make_sandbox_root(place, layers.folders,
-                                                    places_.options().images_folder, spec.id));
-  base::fault_point("node.create.overlay");
-  const std::string folder = folder_of(spec.id);
-  if (::rename(place.folder.c_str(), folder.c_str()) != 0) {
-    return base::fail_errno(errno, "rename ", place.folder);
-  }
-  place.folder = folder;
-  base::fault_point("node.create.folder");
-
-  record.id = spec.id;
-  record.index = place.index;
-  record.pid = place.shell->pid();
-  ASSIGN_OR_RETURN(record.start_time, read_start_time(record.pid));
-  record.boot_id = boot_id_;
-  record.image = spec.containers.front().image;
-  record.image_digest = layers.digest;
-  record.layers = layers.folders;
-  record.pull_ms = sandbox.status.pull_ms;
-  RETURN_IF_ERROR(write_record(folder, record));
-  base::fault_point("node.create.record");
-
-  ASSIGN_OR_RETURN(const Fd config, base::sys::make_sealed_memory(
-                                        "agent-config", agent_config(spec, layers.config)));
-  ASSIGN_OR_RETURN(const Fd spool, base::sys::open_at(place.area_mount.get(), "spool",
-                                                      O_RDONLY | O_DIRECTORY | O_NOFOLLOW));
-  RETURN_IF_ERROR(place.shell->start({.hostname = spec.id,
-                                      .no_new_privileges = spec.no_new_privileges,
-                                      .root = root.get(),
-                                      .listen = place.listen.get(),
-                                      .config = config.get(),
-                                      .oom_counter = place.oom_counter.get(),
-                                      .spool = spool.get(),
-                                      .state = place.state.get()}));
-  base::fault_point("node.create.start");
-  return {};
-}
-
-net::Task<Result<void>> Supervisor::wait_for_agent(jail::Shell& shell) {
-  const int control = shell.control().get();
-  const auto deadline = net::Deadline::after(kStartPatience);
-  std::optional<jail::Shell::Outcome> outcome = shell.outcome();
-  while (!outcome) {
-    const auto wake = co_await loop_.wait(control, net::EventLoop::Direction::read, deadline);
-    outcome = shell.outcome();
-    if (wake != net::EventLoop::Wake::ready && !outcome) {
-      loop_.forget(control);
-      co_return base::fail(ErrorCode::internal, "the launcher did not answer in time");
-    }
-  }
-  loop_.forget(control);
-  if (!outcome->executed) {
-    const auto& failure = outcome->failure;
-    co_return std::unexpected(
-        base::Error{.code = ErrorCode::internal, .message = jail::describe(failure)}.with(
-            "step", std::string(jail::to_string(failure.step))));
-  }
-  co_return Result<void>{};
-}
-
 void Supervisor::adopt_process(const SandboxPointer& sandbox, Fd process) {
-  sandbox->process = std::move(process);
+  const size_t container = sandbox->processes.size();
+  const int watched_fd = process.get();
+  sandbox->processes.push_back(std::move(process));
   const std::weak_ptr<Sandbox> watched = sandbox;
-  loop_.watch(sandbox->process.get(), net::EventLoop::Direction::read, [this, watched] {
+  loop_.watch(watched_fd, net::EventLoop::Direction::read, [this, watched, container] {
     if (const auto target = watched.lock()) {
-      process_ended(target);
+      process_ended(target, container);
     }
   });
 }
 
-// PID 1 is gone, and with it every process of its namespace.
-void Supervisor::process_ended(const SandboxPointer& sandbox) {
+// PID 1 of a container is gone, and with it every process of its namespace.
+void Supervisor::process_ended(const SandboxPointer& sandbox, size_t container) {
+  Fd& process = sandbox->processes[container];
   siginfo_t info{};
   // An adopted one is no child of ours: init reaps it.
-  ::waitid(P_PIDFD, static_cast<id_t>(sandbox->process.get()), &info, WEXITED | WNOHANG);
-  loop_.forget(sandbox->process.get());
-  sandbox->process.reset();
+  ::waitid(P_PIDFD, static_cast<id_t>(process.get()), &info, WEXITED | WNOHANG);
+  loop_.forget(process.get());
+  process.reset();
   sandbox->changed->notify();
-  if (sandbox->removing) {
+  if (sandbox->removing || sandbox->status.state == State::failed) {
     return;
   }
-  const auto kills = places_.cgroups().oom_kills(Places::name_of(sandbox->record.index));
+  const Record& record = sandbox->record;
+  const std::string name = Places::name_of(record.index);
+  const auto kills =
+      places_.cgroups().oom_kills(record.grouped ? base::cat(name, "/c", container) : name);
+  const std::string of =
+      container == 0 ? "" : base::cat(" of '", record.others[container - 1].name, "'");
   const bool by_signal = info.si_pid == 0 || info.si_code == CLD_KILLED;
   if (by_signal && kills.value_or(0) > 0) {
-    fail(sandbox, "out_of_memory", "out_of_memory", "the sandbox ran out of memory");
+    fail(sandbox, "out_of_memory", "out_of_memory",
+         container == 0 ? "the sandbox ran out of memory" : "ran out of memory:" + of);
   } else {
-    fail(sandbox, "", "agent_lost", "the sandbox's first process ended");
+    fail(sandbox, "", "agent_lost", base::cat("the sandbox's first process", of, " ended"));
+  }
+  kill_all(*sandbox);
+}
+
+void Supervisor::kill_all(Sandbox& sandbox) {
+  for (const Fd& process : sandbox.processes) {
+    if (process) {
+      ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+    }
   }
 }
 
@@ -363,12 +249,15 @@ net::Task<Result<void>> Supervisor::remove(std::string id) {
 }
 
 net::Task<Result<void>> Supervisor::remove_parts(SandboxPointer sandbox) {
-  if (sandbox->process) {
-    ::syscall(SYS_pidfd_send_signal, sandbox->process.get(), SIGKILL, nullptr, 0);
+  const auto lives = [&sandbox] {
+    return std::ranges::any_of(sandbox->processes, [](const Fd& process) { return bool(process); });
+  };
+  if (lives()) {
+    kill_all(*sandbox);
     base::fault_point("node.remove.kill");
   }
   const auto deadline = net::Deadline::after(kDeathPatience);
-  while (sandbox->process) {
+  while (lives()) {
     const auto wake = co_await sandbox->changed->wait(deadline);
     if (wake != net::EventLoop::Wake::ready) {
       co_return base::fail(ErrorCode::internal, "the processes of sandbox ", sandbox->status.id,
@@ -387,10 +276,10 @@ net::Task<Result<void>> Supervisor::remove_parts(SandboxPointer sandbox) {
     base::fault_point("node.remove.network");
     sandbox->has_place = false;
   }
-  if (!sandbox->held.folders.empty()) {
-    images_.unhold(sandbox->held);
-    sandbox->held.folders.clear();
+  for (const ImageLayers& layers : sandbox->held) {
+    images_.unhold(layers);
   }
+  sandbox->held.clear();
   CO_RETURN_IF_ERROR(base::sys::remove_tree(folder_of(sandbox->status.id)));
   base::fault_point("node.remove.record");
   co_return Result<void>{};
@@ -440,16 +329,43 @@ Result<void> Supervisor::recover() {
   return places_.reap_others();
 }
 
+// What is left of a record's processes.
+struct Supervisor::Survivors {
+  std::vector<Fd> processes;
+  bool all = true;
+  bool executed = true;  // each agent of those that live
+};
+
+Supervisor::Survivors Supervisor::find_survivors(const Record& record) {
+  std::vector<RecordedProcess> recorded{record.process};
+  for (const RecordedContainer& other : record.others) {
+    recorded.push_back(other.process);
+  }
+  Survivors out;
+  for (const RecordedProcess& process : recorded) {
+    auto survivor = find_survivor(record.boot_id, process);
+    out.all = out.all && survivor;
+    if (survivor) {
+      out.executed = out.executed && survivor->executed;
+      out.processes.push_back(std::move(survivor->process));
+    }
+  }
+  return out;
+}
+
 void Supervisor::recover_one(const std::string& name) {
   const std::string folder = folder_of(name);
   auto record = is_sandbox_id(name) ? read_record(folder) : base::fail(ErrorCode::not_found);
-  auto survivor = record ? find_survivor(*record) : base::fail(ErrorCode::not_found);
-  const bool was_promised = record && (!survivor || survivor->executed);
+  Survivors survivors = record ? find_survivors(*record) : Survivors{.all = false};
+  const bool was_promised = record && survivors.executed;
+  const bool lives = was_promised && survivors.all;
+  if (!lives) {
+    for (const Fd& process : survivors.processes) {
+      ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+    }
+  }
   if (!was_promised) {
     // A place ahead of its sandbox, or one whose create was never answered.
-    if (survivor) {
-      ::syscall(SYS_pidfd_send_signal, survivor->process.get(), SIGKILL, nullptr, 0);
-    }
     if (const auto removed = base::sys::remove_tree(folder); !removed) {
       log_.error("cannot remove a leftover folder", {{"error", removed.error().message}});
     }
@@ -463,22 +379,33 @@ void Supervisor::recover_one(const std::string& name) {
                      .start_ms = record->start_ms};
   sandbox->record = std::move(*record);
   sandboxes_[name] = sandbox;
-  const auto adopted = survivor ? places_.adopt(sandbox->record.index, sandbox->record.network,
-                                                sandbox->record.network_mark)
-                                : Result<void>{};
-  if (survivor && adopted) {
+  const auto adopted = lives ? places_.adopt(sandbox->record.index, sandbox->record.network,
+                                             sandbox->record.network_mark)
+                             : Result<void>{};
+  if (lives && adopted) {
     sandbox->has_place = true;
     sandbox->status.state = State::ready;
-    sandbox->held.digest = sandbox->record.image_digest;
-    sandbox->held.folders = sandbox->record.layers;
-    images_.hold(sandbox->held);
-    adopt_process(sandbox, std::move(survivor->process));
+    hold_again(*sandbox);
+    for (Fd& process : survivors.processes) {
+      adopt_process(sandbox, std::move(process));
+    }
     log_.info("adopted a sandbox", {{"id", name}});
     return;
   }
   const bool rebooted = sandbox->record.boot_id != boot_id_;
   fail(sandbox, "", rebooted ? "host_restarted" : "agent_lost",
        rebooted ? "the host was restarted" : "the sandbox ended while the node was away");
+}
+
+void Supervisor::hold_again(Sandbox& sandbox) {
+  const Record& record = sandbox.record;
+  sandbox.held.push_back({.digest = record.image_digest, .folders = record.layers});
+  for (const RecordedContainer& other : record.others) {
+    sandbox.held.push_back({.digest = other.image_digest, .folders = other.layers});
+  }
+  for (const ImageLayers& layers : sandbox.held) {
+    images_.hold(layers);
+  }
 }
 
 net::Task<void> Supervisor::stop() {

@@ -66,25 +66,45 @@ class Supervisor {
     Record record;
     bool has_place = false;  // `record.index` is its own
     NetworkPlace network;    // empty for one that an earlier node made
-    base::Fd process;        // pidfd while PID 1 has not been seen to end
-    bool changing = false;   // a start or a removal is under way
+    // Of each container, main first: a pidfd while its PID 1 has not been seen to end.
+    std::vector<base::Fd> processes;
+    bool changing = false;  // a start or a removal is under way
     bool removing = false;
-    ImageLayers held;  // what it holds of the images; no folders: nothing
+    std::vector<ImageLayers> held;  // what it holds of the images
     std::unique_ptr<net::Event> changed;
   };
   using SandboxPointer = std::shared_ptr<Sandbox>;
 
+  // supervisor_start.cc. Layers: of each container's image.
   net::Task<base::Result<void>> start(SandboxPointer sandbox, model::SandboxSpec spec,
-                                      ImageLayers layers);
+                                      std::vector<ImageLayers> layers);
+  base::Result<std::unique_ptr<Place>> take_place(const model::SandboxSpec& spec);
   base::Result<void> prepare(Sandbox& sandbox, Place& place, const model::SandboxSpec& spec,
-                             const ImageLayers& layers);
+                             const std::vector<ImageLayers>& layers);
+  static uint32_t new_mark();  // of a network policy
+  base::Result<void> limit_network(Record& record, Place& place, const model::SandboxSpec& spec);
+  base::Result<void> set_limits(Place& place, const model::SandboxSpec& spec);
+  base::Result<Record> make_record(const Sandbox& sandbox, const Place& place,
+                                   const model::SandboxSpec& spec,
+                                   const std::vector<ImageLayers>& layers) const;
+  base::Result<void> start_agent(Place& place, const model::SandboxSpec& spec,
+                                 const model::ContainerSpec& container, const ImageLayers& layers,
+                                 const base::Fd& root, const std::string& volumes);
   net::Task<base::Result<void>> wait_for_agent(jail::Shell& shell);
+  net::Task<base::Result<void>> wait_for_agents(Place& place);
+  std::optional<std::vector<ImageLayers>> find_images(const model::SandboxSpec& spec);
+  net::Task<base::Result<std::vector<ImageLayers>>> fetch_images(SandboxPointer sandbox,
+                                                                 const model::SandboxSpec& spec);
   net::Task<void> pull_and_start(SandboxPointer sandbox, model::SandboxSpec spec);
   net::Task<base::Result<void>> remove_parts(SandboxPointer sandbox);
   net::Task<base::Result<void>> remove_cgroups(uint32_t index);
+  struct Survivors;
+  static Survivors find_survivors(const Record& record);
   void recover_one(const std::string& name);
+  void hold_again(Sandbox& sandbox);
+  static void kill_all(Sandbox& sandbox);
   void adopt_process(const SandboxPointer& sandbox, base::Fd process);
-  void process_ended(const SandboxPointer& sandbox);
+  void process_ended(const SandboxPointer& sandbox, size_t container);
   void fail(const SandboxPointer& sandbox, std::string type, std::string reason,
             std::string message);
   void tell(const Sandbox& sandbox, std::string type, std::string message);

@@ -239,6 +239,33 @@ class NodeTest : public testing::Test {
                 {"no_new_privileges", false},
                 {"always_pull", false}}}};
   }
+  // Two containers with a volume that both have, one with a tmpfs.
+  [[nodiscard]] Object create_group_request(const std::string& id) const {
+    Object request = create_request(id);
+    auto& containers = request["spec"].as_object()["containers"].as_array();
+    const Object service{{"tty", false},
+                         {"stdin", false},
+                         {"restart", "no"},
+                         {"restarts_max", 0},
+                         {"command", wire::json::Array{"x"}},
+                         {"depends_on", wire::json::Array{}}};
+    const auto mount = [](const char* volume, const char* target) {
+      return Object{{"volume", volume},
+                    {"target", target},
+                    {"read_only", false},
+                    {"copy", true},
+                    {"size_mb", 1}};
+    };
+    Object& main = containers.front().as_object();
+    main["service"] = service;
+    main["mounts"] = wire::json::Array{mount("v", "/data/deep"), mount("", "/run")};
+    Object other = main;
+    other["name"] = "other";
+    other["mounts"] = wire::json::Array{mount("v", "/data")};
+    other["limits"] = Object{{"millicpus", 100}, {"memory_mb", 16}, {"pids", 16}};
+    containers.push_back(std::move(other));
+    return request;
+  }
   std::string state_of(Client& client, const std::string& id) {
     return text_at(client.call({{"op", "get"}, {"id", id}}), "ok", "state");
   }
@@ -254,7 +281,7 @@ class NodeTest : public testing::Test {
   }
   [[nodiscard]] pid_t pid_of(const std::string& id) const {
     const auto record = read_record(folder_ + "/run/sandboxes/" + id);
-    return record ? record->pid : -1;
+    return record ? record->process.pid : -1;
   }
 
   // Everything on this machine that bears this node's name.
@@ -322,9 +349,64 @@ TEST_F(NodeTest, refuses_what_is_wrong_with_a_spec_and_keeps_nothing_of_it) {
   request = create_request("fine");
   auto& containers = request["spec"].as_object()["containers"].as_array();
   containers.push_back(containers.front());
-  EXPECT_EQ(text_at(client->call(request), "error", "code"), "not_supported");
+  EXPECT_EQ(text_at(client->call(request), "error", "code"), "invalid_field");  // one name twice
   EXPECT_EQ(text_at(client->call({{"op", "no such"}}), "error", "code"), "not_supported");
   EXPECT_EQ(leftovers().size(), 1U);
+}
+
+TEST_F(NodeTest, a_sandbox_of_several_containers_starts_is_adopted_and_goes_without_a_trace) {
+  auto client = start_node();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(create(*client, "first"), "ready");  // the image is here from now on
+  ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "first"}}));
+  EXPECT_TRUE(eventually([&] { return leftovers().size() == 1; }));
+  const auto before = leftovers();
+  EXPECT_EQ(text_at(client->call(create_group_request("group")), "ok", "state"), "ready");
+  const std::string folder = folder_ + "/run/sandboxes/group";
+  for (const char* socket : {"/agent.sock", "/agent-1.sock"}) {
+    EXPECT_TRUE(base::sys::connect_unix(folder + socket, false)) << socket;
+  }
+  const auto record = read_record(folder);
+  ASSERT_TRUE(record) << record.error().message;
+  ASSERT_EQ(record->others.size(), 1U);
+  EXPECT_EQ(record->others.front().name, "other");
+  const pid_t other = record->others.front().process.pid;
+  const auto mounts = base::sys::read_file(base::cat("/proc/", other, "/mounts"), kLineBytesMax);
+  EXPECT_NE(mounts->find(" /data "), std::string::npos) << *mounts;
+  // One network for both.
+  const auto network = [](pid_t pid) {
+    return std::filesystem::read_symlink(base::cat("/proc/", pid, "/ns/net"));
+  };
+  EXPECT_EQ(network(other), network(record->process.pid));
+  client.reset();
+  stop_node(SIGKILL);
+  client = start_node();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(state_of(*client, "group"), "ready");
+  ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "group"}}));
+  EXPECT_TRUE(eventually([&] { return leftovers() == before; }));
+}
+
+TEST_F(NodeTest, one_container_that_ends_ends_the_sandbox) {
+  auto client = start_node();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(create(*client, "first"), "ready");
+  ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "first"}}));
+  EXPECT_EQ(text_at(client->call(create_group_request("group")), "ok", "state"), "ready");
+  const auto record = read_record(folder_ + "/run/sandboxes/group");
+  ASSERT_TRUE(record);
+  ::kill(record->others.front().process.pid, SIGKILL);
+  EXPECT_TRUE(eventually([&] { return state_of(*client, "group") == "failed"; }));
+  EXPECT_TRUE(eventually([&] { return ::kill(record->process.pid, 0) != 0; }));
+  const auto status = client->call({{"op", "get"}, {"id", "group"}});
+  EXPECT_NE(text_at(status, "ok", "message").find("'other'"), std::string::npos);
+  client.reset();
+  // A node that finds the rest of one ends that too.
+  stop_node(SIGTERM);
+  client = start_node();
+  ASSERT_TRUE(client);
+  EXPECT_EQ(state_of(*client, "group"), "failed");
+  ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "group"}}));
 }
 
 TEST_F(NodeTest, tells_watchers_that_a_sandbox_lost_its_agent) {

@@ -10,6 +10,7 @@
 #include "net/task_group.h"
 #include "server/audit_record.h"
 #include "server/client_watch.h"
+#include "service/containers.h"
 
 namespace server {
 namespace {
@@ -74,8 +75,17 @@ Task<Result<void>> relay_and_keep(Exchange& exchange, AgentChannel& channel,
   co_return Result<void>{};
 }
 
-Task<Result<AgentChannel>> connect(Application& application, const LivePtr& live) {
-  auto connected = co_await application.sandboxes.connect(live->row.id);
+// What the body says, or the query.
+Result<size_t> container_of(const Exchange& exchange, const service::SandboxRow& row) {
+  ASSIGN_OR_RETURN(const auto asked, exchange.request().parameter("container"));
+  const std::string& name = exchange.container().empty() && asked ? *asked : exchange.container();
+  return service::container_number(row, name);
+}
+
+Task<Result<AgentChannel>> connect(Application& application, const Exchange& exchange,
+                                   const LivePtr& live) {
+  CO_ASSIGN_OR_RETURN(const size_t container, container_of(exchange, live->row));
+  auto connected = co_await application.sandboxes.connect(live->row.id, container);
   if (!connected) {
     // Another gateway may have ended it.
     co_await application.sandboxes.look(live->row.id, service::Sandboxes::Look::exact);
@@ -87,7 +97,7 @@ Task<Result<AgentChannel>> connect(Application& application, const LivePtr& live
 // One try; false: the pooled connection was stale and nothing was answered.
 Task<Result<bool>> try_ask(Application& application, Exchange& exchange, const LivePtr& live,
                            const AgentRequest& request, RelayAnswer relay, bool is_last) {
-  CO_ASSIGN_OR_RETURN(AgentChannel channel, co_await connect(application, live));
+  CO_ASSIGN_OR_RETURN(AgentChannel channel, co_await connect(application, exchange, live));
   std::optional<ClientWatch> watch;
   if (request.client_cancels) {
     watch.emplace(exchange.client(), [&channel] { end_channel(channel); });
@@ -212,7 +222,7 @@ Task<Result<void>> upload_to_agent(Application& application, Exchange& exchange,
                                    BodySource& body, AgentUpload upload, RelayAnswer relay) {
   begin_action(application, exchange);
   base::fault_point("gateway.relay.begun");
-  CO_ASSIGN_OR_RETURN(AgentChannel channel, co_await connect(application, live));
+  CO_ASSIGN_OR_RETURN(AgentChannel channel, co_await connect(application, exchange, live));
   const Framing framing = add_framing(upload.head, body, upload.first.size());
   if (framing == Framing::chunked && !upload.first.empty()) {
     upload.first = base::cat(wire::http::chunk_head(upload.first.size()), upload.first, "\r\n");

@@ -77,18 +77,39 @@ Object quotas_json(const service::Admission::Overview& overview) {
                                  {"used", amounts_json(overview.used)}}}};
 }
 
-Object sandbox_json(const service::SandboxRow& row, const service::Admission& admission) {
+Object container_json(const store::Container& container, model::SandboxState state,
+                      const std::optional<service::ServiceStatus>& status) {
+  if (!status) {
+    return {{"name", container.name},
+            {"image", container.image},
+            {"state", container_state(state)},
+            {"exit_code", nullptr},
+            {"ready", state == model::SandboxState::ready}};
+  }
+  return {{"name", container.name},
+          {"image", container.image},
+          {"state", status->state == "idle" ? "running" : status->state},
+          {"exit_code", status->exit_code ? Value(*status->exit_code) : Value(nullptr)},
+          {"ready", status->is_ready()},
+          {"health", status->health},
+          {"restarts", status->restarts}};
+}
+
+Object sandbox_json(const service::SandboxRow& row, const service::Admission& admission,
+                    const ContainerStates& states) {
   const model::Amounts borrowed = admission.borrowed(row);
   Object labels;
   for (const auto& [key, value] : row.labels) {
     labels[key] = value;
   }
-  const bool is_ready = row.state == model::SandboxState::ready;
-  const Array containers{Object{{"name", "main"},
-                                {"image", row.image},
-                                {"state", container_state(row.state)},
-                                {"exit_code", nullptr},
-                                {"ready", is_ready}}};
+  Array containers;
+  for (size_t i = 0; i < row.containers.size(); ++i) {
+    containers.push_back(
+        container_json(row.containers[i], row.state, i < states.size() ? states[i] : std::nullopt));
+  }
+  if (containers.empty()) {
+    containers.push_back(container_json({.name = "main", .image = row.image}, row.state, {}));
+  }
   return Object{
       {"id", row.id},
       {"state", model::to_string(row.state)},

@@ -10,8 +10,13 @@
 namespace server {
 
 // `admission` tells its place in the queue and what of it is borrowed.
-wire::json::Object sandbox_json(const service::SandboxRow& row,
-                                const service::Admission& admission);
+// One container of several; `status`: what its agent says, if it does.
+wire::json::Object container_json(const store::Container& container, model::SandboxState state,
+                                  const std::optional<service::ServiceStatus>& status);
+using ContainerStates = std::vector<std::optional<service::ServiceStatus>>;
+// `containers`: as they are now, where that was asked for.
+wire::json::Object sandbox_json(const service::SandboxRow& row, const service::Admission& admission,
+                                const ContainerStates& containers = {});
 wire::json::Object quotas_json(const service::Admission::Overview& overview);
 wire::json::Object event_json(const service::SandboxEvent& event);
 wire::json::Object audit_json(const service::AuditRow& row);

@@ -116,6 +116,9 @@ class Exchange {
     keep_alive_ = false;
   }
   // How the command of this request ended, where the agent told.
+  // Which container of the sandbox the request is to, where its body says so.
+  void choose_container(std::string name) { container_ = std::move(name); }
+  [[nodiscard]] const std::string& container() const { return container_; }
   void note_exit_code(int exit_code) { exit_code_ = exit_code; }
   [[nodiscard]] std::optional<int> exit_code() const { return exit_code_; }
   // An endless answer: a server that stops ends it at once. The handler watches its client.
@@ -143,6 +146,7 @@ class Exchange {
   bool is_endless_ = false;
   int answered_ = 0;
   std::optional<int> exit_code_;
+  std::string container_;
 };
 
 // `scope`: whether rows of all teams are asked for ("all").

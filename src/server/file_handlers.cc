@@ -31,7 +31,16 @@ Result<std::string> file_target(const Exchange& exchange, std::string_view route
   RETURN_IF_ERROR(exchange.check_parameters(known));
   ASSIGN_OR_RETURN(const auto path, exchange.request().parameter("path"));
   RETURN_IF_ERROR(check_path(path));
-  return base::cat(route, "?", exchange.request().query);
+  std::string target(route);
+  char separator = '?';
+  for (const std::string_view part : base::split(exchange.request().query, '&')) {
+    // The agent serves one container and knows no such parameter.
+    if (!part.starts_with("container=")) {
+      target += base::cat(separator, part);
+      separator = '&';
+    }
+  }
+  return target;
 }
 
 // A request without a body that changes something.
@@ -44,8 +53,9 @@ Task<Result<void>> change(Application& application, Exchange& exchange, std::str
 }  // namespace
 
 Task<Result<void>> get_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files",
-                                               {"path", "user", "list", "depth", "stat", "tar"}));
+  CO_ASSIGN_OR_RETURN(auto target,
+                      file_target(exchange, "/files",
+                                  {"container", "path", "user", "list", "depth", "stat", "tar"}));
   CO_ASSIGN_OR_RETURN(const bool is_list, exchange.flag_parameter("list"));
   CO_ASSIGN_OR_RETURN(const bool is_stat, exchange.flag_parameter("stat"));
   if (is_list) {
@@ -58,34 +68,35 @@ Task<Result<void>> get_file(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> put_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(
-      auto target,
-      file_target(exchange, "/files", {"path", "user", "mode", "owner", "tar", "preserve_owner"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files",
+                                               {"container", "path", "user", "mode", "owner", "tar",
+                                                "preserve_owner"}));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   co_return co_await relay_file_write(application, exchange, use.live(), std::move(target));
 }
 
 Task<Result<void>> delete_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files", {"path", "user", "recursive"}));
+  CO_ASSIGN_OR_RETURN(auto target,
+                      file_target(exchange, "/files", {"container", "path", "user", "recursive"}));
   co_return co_await change(application, exchange, std::move(target));
 }
 
 Task<Result<void>> make_folder(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, "/files/mkdir", {"path", "user", "mode", "owner"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/mkdir",
+                                               {"container", "path", "user", "mode", "owner"}));
   co_return co_await change(application, exchange, std::move(target));
 }
 
 Task<Result<void>> move_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, "/files/move", {"path", "to", "user", "overwrite"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/move",
+                                               {"container", "path", "to", "user", "overwrite"}));
   co_return co_await change(application, exchange, std::move(target));
 }
 
 Task<Result<void>> watch_files(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, "/files/watch", {"path", "user", "recursive"}));
+  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/watch",
+                                               {"container", "path", "user", "recursive"}));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   exchange.mark_endless();
@@ -93,8 +104,9 @@ Task<Result<void>> watch_files(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> change_file_mode(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/chmod",
-                                               {"path", "user", "mode", "owner", "recursive"}));
+  CO_ASSIGN_OR_RETURN(auto target,
+                      file_target(exchange, "/files/chmod",
+                                  {"container", "path", "user", "mode", "owner", "recursive"}));
   co_return co_await change(application, exchange, std::move(target));
 }
 

@@ -13,6 +13,8 @@ Task<Result<void>> list_sandboxes(Application& application, Exchange& exchange);
 Task<Result<void>> get_sandbox(Application& application, Exchange& exchange);
 Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange);
 Task<Result<void>> delete_sandbox(Application& application, Exchange& exchange);
+Task<Result<void>> stop_container(Application& application, Exchange& exchange);
+Task<Result<void>> check_compose(Application& application, Exchange& exchange);
 Task<Result<void>> sandbox_events(Application& application, Exchange& exchange);
 
 // team_handlers.cc

@@ -202,8 +202,34 @@ Task<Result<void>> get_sandbox(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const auto row,
                       co_await application.sandboxes.wait_settled(
                           exchange.caller(), exchange.segment(0), archived, deadline));
+  ContainerStates states;
+  if (row.state == model::SandboxState::ready || row.state == model::SandboxState::starting) {
+    states = co_await application.sandboxes.containers(row);
+  }
   co_return co_await exchange.answer_json(
-      200, wire::json::serialize(sandbox_json(row, application.sandboxes.admission())));
+      200, wire::json::serialize(sandbox_json(row, application.sandboxes.admission(), states)));
+}
+
+Task<Result<void>> stop_container(Application& application, Exchange& exchange) {
+  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_ASSIGN_OR_RETURN(const auto use,
+                      application.sandboxes.use(exchange.caller(), exchange.segment(0)));
+  const service::SandboxRow& row = use.live()->row;
+  const auto number = service::container_number(row, exchange.segment(1));
+  if (!number) {
+    co_return base::fail(ErrorCode::not_found, number.error().message);
+  }
+  CO_ASSIGN_OR_RETURN(const auto status,
+                      co_await application.sandboxes.stop_container(use.live(), *number));
+  co_return co_await exchange.answer_json(
+      200, wire::json::serialize(container_json(row.containers[*number], row.state, status)));
+}
+
+Task<Result<void>> check_compose(Application& /*application*/, Exchange& exchange) {
+  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_ASSIGN_OR_RETURN(const auto body, co_await exchange.read_body(kCreateBodyBytesMax));
+  CO_ASSIGN_OR_RETURN(auto needs, service::check_compose(body));
+  co_return co_await exchange.answer_json(200, wire::json::serialize(needs));
 }
 
 Task<Result<void>> patch_sandbox(Application& application, Exchange& exchange) {

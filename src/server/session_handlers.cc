@@ -60,7 +60,7 @@ Task<Result<void>> answer_log(Application& application, Exchange& exchange, std:
 // A small JSON body, checked, to the session.
 Task<Result<void>> steer_session(Application& application, Exchange& exchange,
                                  std::string_view ending, Result<void> (*check)(std::string_view)) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container"}));
   CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, ending));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
@@ -78,7 +78,7 @@ Task<Result<void>> start_session(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> list_sessions(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container"}));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   co_return co_await relay_session_call(application, exchange, use.live(), "/sessions", "",
@@ -86,7 +86,7 @@ Task<Result<void>> list_sessions(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> get_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"wait"}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container", "wait"}));
   CO_ASSIGN_OR_RETURN(const int64_t wait,
                       exchange.integer_parameter("wait", 0, kWaitSecondsMax, 0));
   CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, base::cat("?wait=", wait)));
@@ -97,7 +97,7 @@ Task<Result<void>> get_session(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> delete_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container"}));
   CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, ""));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
@@ -106,7 +106,8 @@ Task<Result<void>> delete_session(Application& application, Exchange& exchange) 
 }
 
 Task<Result<void>> session_logs(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"offset", "follow", "stream", "encoding"}));
+  CO_RETURN_IF_ERROR(
+      exchange.check_parameters({"container", "offset", "follow", "stream", "encoding"}));
   CO_ASSIGN_OR_RETURN(auto path, session_target(exchange, ""));
   co_return co_await answer_log(application, exchange, std::move(path));
 }
@@ -114,13 +115,11 @@ Task<Result<void>> session_logs(Application& application, Exchange& exchange) {
 Task<Result<void>> sandbox_logs(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(
       exchange.check_parameters({"container", "offset", "follow", "stream", "encoding"}));
-  CO_ASSIGN_OR_RETURN(const auto container, exchange.request().parameter("container"));
-  CO_RETURN_IF_ERROR(service::check_container(container));
   co_return co_await answer_log(application, exchange, "/sessions/main");
 }
 
 Task<Result<void>> session_stdin(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"eof", "offset"}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container", "eof", "offset"}));
   CO_ASSIGN_OR_RETURN(const bool eof, exchange.flag_parameter("eof"));
   CO_ASSIGN_OR_RETURN(const auto given, exchange.request().parameter("offset"));
   CO_ASSIGN_OR_RETURN(const int64_t offset, offset_of(exchange));
@@ -144,7 +143,7 @@ Task<Result<void>> resize_session(Application& application, Exchange& exchange) 
 }
 
 Task<Result<void>> attach_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"offset", "ticket"}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container", "offset", "ticket"}));
   CO_RETURN_IF_ERROR(check_handshake(exchange.request()));
   std::string query;
   CO_RETURN_IF_ERROR(pass_number(exchange, "offset", 0, INT64_MAX, query));
@@ -156,7 +155,8 @@ Task<Result<void>> attach_session(Application& application, Exchange& exchange) 
 }
 
 Task<Result<void>> open_terminal(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"cols", "rows", "session", "offset", "ticket"}));
+  CO_RETURN_IF_ERROR(
+      exchange.check_parameters({"container", "cols", "rows", "session", "offset", "ticket"}));
   CO_RETURN_IF_ERROR(check_handshake(exchange.request()));
   CO_ASSIGN_OR_RETURN(const auto session, exchange.request().parameter("session"));
   const std::string name = session.value_or("terminal");

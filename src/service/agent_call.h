@@ -9,9 +9,18 @@
 
 namespace service {
 
-// GET `target`. Errors: those of connect(); agent_failed; unavailable when it does not answer in
-// time.
-net::Task<base::Result<wire::json::Object>> ask_agent_json(Context& context, std::string id,
-                                                           std::string target);
+// An agent answers in a millisecond; one with a hundredth of a cpu needs its time.
+inline constexpr base::Milliseconds kAgentAnswerPatience{5'000};
+
+struct AgentQuestion {
+  std::string method = "GET";
+  std::string target;
+  base::Milliseconds patience = kAgentAnswerPatience;
+};
+
+// `address`: engine::agent_address(). Errors: those of connect(); agent_failed, with details.status
+// where it answered with another one; unavailable when it does not answer in time.
+net::Task<base::Result<wire::json::Object>> ask_agent_json(Context& context, std::string address,
+                                                           AgentQuestion question);
 
 }  // namespace service

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "model/image_reference.h"
+#include "service/compose_request.h"
 #include "service/cpus.h"
 #include "wire/json.h"
 
@@ -17,6 +18,7 @@ using wire::json::Reader;
 using Labels = std::map<std::string, std::string>;
 
 constexpr size_t kLabelsMax = 32;
+constexpr double kMillicpusPerCpu = 1000;
 constexpr size_t kLabelKeyBytesMax = 63;
 constexpr size_t kLabelValueBytesMax = 256;
 // Together with the kernel's limit of one string (128 KiB) and the node's line of 1 MiB.
@@ -42,8 +44,13 @@ std::unexpected<base::Error> quota_never(std::string_view field, int64_t most,
   return error;
 }
 
-Result<int64_t> read_cpus(Reader& reader, int64_t most) {
-  ASSIGN_OR_RETURN(const double cpus, reader.required<double>("cpus"));
+// `derived`: what stands for it where it is not given; 0: nothing does.
+Result<int64_t> read_cpus(Reader& reader, int64_t most, int64_t derived) {
+  ASSIGN_OR_RETURN(const auto given, reader.optional<double>("cpus"));
+  if (!given && derived == 0) {
+    RETURN_IF_ERROR(reader.required<double>("cpus"));
+  }
+  const double cpus = given.value_or(static_cast<double>(derived) / kMillicpusPerCpu);
   if (cpus > kCpusMax) {
     return quota_never("cpus", most, "thousandths of a cpu");
   }
@@ -72,14 +79,20 @@ int64_t least_of(int64_t capacity, int64_t team_max) {
   return team_max == 0 ? capacity : std::min(capacity, team_max);
 }
 
-Result<model::Resources> read_resources(Reader& reader, const CreateLimits& limits) {
+// `sum`: of the containers' own limits, where each has one.
+Result<model::Resources> read_resources(Reader& reader, const CreateLimits& limits,
+                                        const model::Resources& sum) {
   const Team& team = limits.team;
   const Capacity most{.millicpus = least_of(limits.capacity.millicpus, team.max_millicpus),
                       .memory_mb = least_of(limits.capacity.memory_mb, team.max_memory_mb),
                       .storage_mb = least_of(limits.capacity.storage_mb, team.max_storage_mb)};
   model::Resources resources;
-  ASSIGN_OR_RETURN(resources.millicpus, read_cpus(reader, most.millicpus));
-  ASSIGN_OR_RETURN(const int64_t memory, reader.required<int64_t>("memory_mb"));
+  ASSIGN_OR_RETURN(resources.millicpus, read_cpus(reader, most.millicpus, sum.millicpus));
+  ASSIGN_OR_RETURN(const auto given_memory, reader.optional<int64_t>("memory_mb"));
+  if (!given_memory && sum.memory_mb == 0) {
+    RETURN_IF_ERROR(reader.required<int64_t>("memory_mb"));
+  }
+  const int64_t memory = given_memory.value_or(sum.memory_mb);
   ASSIGN_OR_RETURN(resources.memory_mb,
                    check_megabytes("memory_mb", memory, kMemoryMbMin, most.memory_mb));
   ASSIGN_OR_RETURN(const auto storage, reader.optional<int64_t>("storage_mb"));
@@ -128,10 +141,6 @@ Result<model::EnvironmentMap> check_environment(model::EnvironmentMap environmen
 
 // Fields that are documented and come with later features.
 Result<void> refuse_unbuilt(Reader& reader, const Team& team) {
-  ASSIGN_OR_RETURN(const auto compose, reader.optional<wire::json::Value>("compose"));
-  if (compose) {
-    return not_supported("compose", "'compose'");
-  }
   ASSIGN_OR_RETURN(const auto isolation, reader.optional<std::string>("isolation"));
   if (isolation && isolation != "container" && isolation != "gvisor" && isolation != "vm") {
     return fail_field("isolation", "'isolation' must be container, gvisor or vm");
@@ -178,10 +187,28 @@ Result<void> read_process_defaults(Reader& reader, model::ContainerSpec& contain
   return {};
 }
 
+// Whether a prefix covers the name: whole components of it, so that "ghcr.io/acme" is no
+// "ghcr.io/acme-evil".
+bool covers(std::string_view prefix, std::string_view name) {
+  constexpr std::string_view kSeparators = "/:@";
+  if (!name.starts_with(prefix)) {
+    return false;
+  }
+  return name.size() == prefix.size() || prefix.empty() ||
+         kSeparators.find(prefix.back()) != std::string_view::npos ||
+         kSeparators.find(name[prefix.size()]) != std::string_view::npos;
+}
+
 // A name that may be an import's stays as it is: the node looks among its imports first and then
 // takes it for a reference. Everything else is normalised.
 Result<std::string> read_image(Reader& reader, const CreateLimits& limits) {
   ASSIGN_OR_RETURN(const auto image, reader.required<std::string>("image"));
+  return check_image(image, limits);
+}
+
+}  // namespace
+
+Result<std::string> check_image(const std::string& image, const CreateLimits& limits) {
   if (model::is_build_name(image)) {
     return image;  // whose it is, the store knows
   }
@@ -197,20 +224,6 @@ Result<std::string> read_image(Reader& reader, const CreateLimits& limits) {
   RETURN_IF_ERROR(check_image_allowed(limits.team, reference.normalised()));
   return model::is_local_image_name(image) ? image : reference.normalised();
 }
-
-// Whether a prefix covers the name: whole components of it, so that "ghcr.io/acme" is no
-// "ghcr.io/acme-evil".
-bool covers(std::string_view prefix, std::string_view name) {
-  constexpr std::string_view kSeparators = "/:@";
-  if (!name.starts_with(prefix)) {
-    return false;
-  }
-  return name.size() == prefix.size() || prefix.empty() ||
-         kSeparators.find(prefix.back()) != std::string_view::npos ||
-         kSeparators.find(name[prefix.size()]) != std::string_view::npos;
-}
-
-}  // namespace
 
 Result<void> check_image_allowed(const Team& team, std::string_view normalised) {
   const auto covered = [&](const std::string& prefix) { return covers(prefix, normalised); };
@@ -253,14 +266,24 @@ Result<CreateRequest> parse_create(const wire::json::Object& object, const Creat
   CreateRequest request;
   model::ContainerSpec container;
   RETURN_IF_ERROR(refuse_unbuilt(reader, team));
-  ASSIGN_OR_RETURN(container.image, read_image(reader, limits));
-  ASSIGN_OR_RETURN(request.spec.resources, read_resources(reader, limits));
+  ASSIGN_OR_RETURN(auto composed, read_compose(reader, limits));
+  if (!composed) {
+    ASSIGN_OR_RETURN(container.image, read_image(reader, limits));
+  }
+  ASSIGN_OR_RETURN(
+      request.spec.resources,
+      read_resources(reader, limits, composed ? sum_of(*composed) : model::Resources{}));
   ASSIGN_OR_RETURN(auto labels, reader.optional<Labels>("labels"));
   ASSIGN_OR_RETURN(request.labels, check_labels(std::move(labels).value_or(Labels{})));
   RETURN_IF_ERROR(read_process_defaults(reader, container));
   ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
   container.run_entrypoint = entrypoint.value_or(false);
-  request.spec.containers.push_back(std::move(container));
+  if (composed) {
+    RETURN_IF_ERROR(put_over_main(composed->front(), std::move(container), reader));
+    request.spec.containers = std::move(*composed);
+  } else {
+    request.spec.containers.push_back(std::move(container));
+  }
   ASSIGN_OR_RETURN(const auto pull, reader.optional<std::string>("pull"));
   if (pull && *pull != "missing" && *pull != "always") {
     return fail_field("pull", "'pull' must be missing or always");

@@ -29,7 +29,12 @@ struct CreateLimits {
   const Team& team;
   Capacity capacity;
   bool local_images = false;  // "dir:/..." and "tar:/..." of the node's disk
+  // By the compose file's service; null: none.
+  const std::map<std::string, std::string>* built_images = nullptr;
 };
+
+// The name an image is kept under; image_not_allowed.
+base::Result<std::string> check_image(const std::string& image, const CreateLimits& limits);
 
 // `team` in the body is to be the name of that team: the caller has chosen it by that.
 base::Result<CreateRequest> parse_create(const wire::json::Object& body,

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "wire/container_json.h"
 #include "wire/json.h"
 
 namespace service {
@@ -116,6 +117,20 @@ Task<void> Lifecycle::read_capacity() {
   capacity_ = most;
 }
 
+// What a compose file has become.
+Result<std::vector<model::ContainerSpec>> Lifecycle::containers_of(const SandboxRow& row) const {
+  ASSIGN_OR_RETURN(const auto plain, context_.secrets.unseal(row.environment_sealed, row.id));
+  ASSIGN_OR_RETURN(const auto value, wire::json::parse(plain.reveal()));
+  if (!value.is_array()) {
+    return base::fail(ErrorCode::internal, "the containers of ", row.id, " are broken");
+  }
+  ASSIGN_OR_RETURN(auto containers, wire::parse_containers(value.get_array()));
+  for (model::ContainerSpec& container : containers) {
+    ASSIGN_OR_RETURN(container.registry, registries_.access(row.team, container.image));
+  }
+  return containers;
+}
+
 Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
   model::SandboxSpec spec;
   spec.id = row.id;
@@ -123,6 +138,10 @@ Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
   spec.network = row.network;
   spec.no_new_privileges = row.no_new_privileges;
   spec.always_pull = row.always_pull;
+  if (!row.containers.empty()) {
+    ASSIGN_OR_RETURN(spec.containers, containers_of(row));
+    return spec;
+  }
   ASSIGN_OR_RETURN(spec.registry, registries_.access(row.team, row.image));
   model::ContainerSpec main;
   main.image = row.image;

@@ -89,11 +89,14 @@ class Lifecycle {
   net::Task<void> find_out(std::string id);
   net::Task<void> follow();
   void apply(const engine::Change& change);
+  net::Task<void> bring_up_services(LivePtr live, engine::Status status);
   void apply_status(const LivePtr& live, const engine::Status& status);
   void become_ready(const LivePtr& live, const engine::Status& status);
   void fail(const LivePtr& live, std::string reason, std::string message);
   void record_event(const LivePtr& live, std::string type, std::string reason, std::string message);
   void record(const LivePtr& live, store::StateChange change, std::function<void()> then = {});
+  [[nodiscard]] base::Result<std::vector<model::ContainerSpec>> containers_of(
+      const SandboxRow& row) const;
   [[nodiscard]] base::Result<model::SandboxSpec> spec_of(const SandboxRow& row) const;
   net::Task<void> read_capacity();
   [[nodiscard]] std::string missing_reason(const Live& live) const;

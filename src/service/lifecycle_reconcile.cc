@@ -3,6 +3,7 @@
 
 #include "service/build_names.h"
 #include "service/lifecycle.h"
+#include "service/service_start.h"
 
 namespace service {
 namespace {
@@ -29,8 +30,10 @@ void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) 
     case engine::State::starting:
       break;
     case engine::State::ready:
-      if (state == SandboxState::starting) {
+      if (state == SandboxState::starting && live->row.containers.empty()) {
         become_ready(live, status);
+      } else if (state == SandboxState::starting && !std::exchange(live->bringing_up, true)) {
+        group_.spawn(bring_up_services(live, status));
       }
       break;
     case engine::State::failed:
@@ -39,6 +42,35 @@ void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) 
     case engine::State::gone:
       fail(live, missing_reason(*live), "the sandbox is gone");
       break;
+  }
+}
+
+// Of a sandbox of several containers, all of which are there.
+Task<void> Lifecycle::bring_up_services(LivePtr live, engine::Status status) {
+  auto spec = spec_of(live->row);
+  if (!spec) {
+    live->bringing_up = false;
+    fail(live, "start_failed", spec.error().message);
+    co_return;
+  }
+  const auto is_wanted = [this, live] {
+    return live->row.state == SandboxState::starting && context_.replicas.drives(live->row);
+  };
+  ServiceStart services(context_, live->row.id, std::move(spec->containers), is_wanted);
+  const auto done = co_await services.run();
+  live->bringing_up = false;
+  if (!is_wanted()) {
+    co_return;
+  }
+  if (done) {
+    become_ready(live, status);
+    co_return;
+  }
+  for (const auto& [key, value] : done.error().details) {
+    if (key == "reason") {
+      fail(live, value, done.error().message);
+      co_return;
+    }
   }
 }
 

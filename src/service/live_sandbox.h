@@ -27,6 +27,7 @@ struct Live {
   int running_commands = 0;
   int unwritten = 0;           // changes of it that the store does not have yet
   bool creating = false;       // engine.create is under way
+  bool bringing_up = false;    // its services are being started
   bool removing = false;       // a removal is under way
   bool clearing = false;       // the engine's part of a failed one is being removed
   bool starting_told = false;  // the event `starting` is recorded

@@ -181,8 +181,8 @@ Result<RunRequest> parse_command(std::string body, Result<void> (*read_others)(R
   RETURN_IF_ERROR(read_others(reader));
   ASSIGN_OR_RETURN(const auto container, reader.optional<std::string>("container"));
   RETURN_IF_ERROR(reader.finish());
-  RETURN_IF_ERROR(check_container(container));
   if (container) {
+    request.container = *container;
     // The agent serves one container and knows no such field.
     object.erase("container");
     body = wire::json::serialize(object);
@@ -199,13 +199,6 @@ bool is_session_name(std::string_view text) {
            c == '_' || c == '-';
   };
   return !text.empty() && text.size() <= kSessionNameBytesMax && std::ranges::all_of(text, fine);
-}
-
-Result<void> check_container(const std::optional<std::string>& container) {
-  if (container && *container != "main") {
-    return fail_field("container", "there is no container '", *container, "'");
-  }
-  return {};
 }
 
 Result<RunRequest> parse_run(std::string body) {

@@ -17,6 +17,7 @@ inline constexpr int64_t kTerminalSideMax = 10'000;
 struct RunRequest {
   std::string body;          // for the agent
   std::string argv_text;     // for the log: what is run, cut to a few hundred bytes; never env
+  std::string container;     // empty: main
   std::string user;          // as asked for; empty: the sandbox's
   wire::json::Object audit;  // for the audit log: argv or command, cwd, user, timeout_sec; bounded
 };
@@ -31,7 +32,5 @@ base::Result<void> parse_resize(std::string_view body);
 
 // Also of a session's id: safe in a path as it is.
 bool is_session_name(std::string_view text);
-// invalid_field for another one than main.
-base::Result<void> check_container(const std::optional<std::string>& container);
 
 }  // namespace service

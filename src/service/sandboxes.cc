@@ -5,6 +5,7 @@
 #include "base/fault.h"
 #include "model/image_reference.h"
 #include "service/agent_call.h"
+#include "wire/container_json.h"
 #include "wire/json.h"
 
 namespace service {
@@ -62,6 +63,7 @@ void hide_from_others(SandboxRow& row) {
   row.node.clear();
   row.user.reset();
   row.workdir.reset();
+  row.containers.clear();
 }
 
 std::string environment_json(const model::EnvironmentMap& environment) {
@@ -70,6 +72,14 @@ std::string environment_json(const model::EnvironmentMap& environment) {
     object[name] = value;
   }
   return wire::json::serialize(object);
+}
+
+std::string containers_json(const std::vector<model::ContainerSpec>& containers) {
+  wire::json::Array out;
+  for (const model::ContainerSpec& container : containers) {
+    out.emplace_back(wire::to_json(container));
+  }
+  return wire::json::serialize(out);
 }
 
 }  // namespace
@@ -89,11 +99,17 @@ SandboxRow Sandboxes::new_row(const Caller& caller, const Team& team,
   row.owner = caller.subject;
   row.state = SandboxState::queued;  // until the store has decided
   row.image = main.image;
-  row.resources = request.spec.resources;
-  row.labels = request.labels;
-  if (!main.environment.empty()) {
+  if (main.service) {
+    for (const model::ContainerSpec& container : request.spec.containers) {
+      row.containers.push_back({.name = container.name, .image = container.image});
+    }
+    row.environment_sealed =
+        context_.secrets.seal(containers_json(request.spec.containers), row.id);
+  } else if (!main.environment.empty()) {
     row.environment_sealed = context_.secrets.seal(environment_json(main.environment), row.id);
   }
+  row.resources = request.spec.resources;
+  row.labels = request.labels;
   row.user = main.user;
   row.workdir = main.workdir;
   row.run_entrypoint = main.run_entrypoint;
@@ -184,20 +200,44 @@ Task<Result<void>> Sandboxes::check_build_image(const Team& team, const std::str
   co_return Result<void>{};
 }
 
+// The images of the builds that a compose file's services name.
+Task<Result<std::map<std::string, std::string>>> Sandboxes::find_built_images(
+    const Team& team, const wire::json::Object& body) {
+  std::map<std::string, std::string> images;
+  CO_ASSIGN_OR_RETURN(const auto builds, compose_builds(body));
+  for (const auto& [service, id] : builds) {
+    auto find = [this, &team, &id] { return context_.store.find_build(team.name, id); };
+    const auto build = co_await context_.pool.run(std::move(find));
+    const std::string field = base::cat("compose.builds.", service);
+    if (!build) {
+      co_return base::fail_field(field, "team '", team.name, "' has no build '", id, "'");
+    }
+    if (build->state != "succeeded") {
+      co_return base::fail_field(field, "build '", id, "' is ", build->state);
+    }
+    images[service] = base::cat(model::kBuildNamePrefix, build->digest);
+  }
+  co_return images;
+}
+
 Task<Result<Created>> Sandboxes::create(Caller caller, std::string body,
                                         std::optional<IdempotencyKey> key) {
   CO_ASSIGN_OR_RETURN(const Capacity capacity, lifecycle_.capacity());
   CO_ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(body));
   CO_ASSIGN_OR_RETURN(const TeamPtr team, team_for(caller, object));
-  CO_ASSIGN_OR_RETURN(
-      const CreateRequest request,
-      parse_create(object,
-                   {.team = *team, .capacity = capacity, .local_images = context_.local_images}));
+  CO_ASSIGN_OR_RETURN(const auto built, co_await find_built_images(*team, object));
+  CO_ASSIGN_OR_RETURN(const CreateRequest request,
+                      parse_create(object, {.team = *team,
+                                            .capacity = capacity,
+                                            .local_images = context_.local_images,
+                                            .built_images = &built}));
   if (context_.live.all().size() >= kLiveMax) {
     co_return base::fail(ErrorCode::overloaded, "more than ", kLiveMax, " sandboxes");
   }
   CO_RETURN_IF_ERROR(check_quota(*team, request.spec.resources));
-  CO_RETURN_IF_ERROR(co_await check_build_image(*team, request.spec.containers.front().image));
+  for (const model::ContainerSpec& container : request.spec.containers) {
+    CO_RETURN_IF_ERROR(co_await check_build_image(*team, container.image));
+  }
   CO_RETURN_IF_ERROR(co_await check_entrypoint(request.spec.containers.front()));
   const SandboxRow row = new_row(caller, *team, request);
   const std::vector<store::Event> events{{.at_ms = row.created_ms, .type = "created"}};
@@ -425,9 +465,25 @@ Result<Leases::Use> Sandboxes::use(const Caller& caller, const std::string& id) 
   return Leases::Use(lifecycle_.leases(), std::move(live));
 }
 
-Task<Result<AgentChannel>> Sandboxes::connect(std::string id) {
-  CO_ASSIGN_OR_RETURN(auto connection, co_await context_.engine.connect(id));
-  co_return AgentChannel(context_.engine, std::move(id), std::move(connection));
+Task<Result<AgentChannel>> Sandboxes::connect(std::string id, size_t container) {
+  std::string address = engine::agent_address(id, container);
+  CO_ASSIGN_OR_RETURN(auto connection, co_await context_.engine.connect(address));
+  co_return AgentChannel(context_.engine, std::move(address), std::move(connection));
+}
+
+Task<std::vector<std::optional<ServiceStatus>>> Sandboxes::containers(SandboxRow row) {
+  return container_states(context_, std::move(row));
+}
+
+Task<Result<ServiceStatus>> Sandboxes::stop_container(LivePtr live, size_t container) {
+  if (live->row.containers.empty()) {
+    co_return base::fail(ErrorCode::conflict, "the only container of a sandbox is not stopped");
+  }
+  CO_ASSIGN_OR_RETURN(
+      const auto answer,
+      co_await ask_agent_json(context_, engine::agent_address(live->row.id, container),
+                              {.method = "POST", .target = "/service/stop"}));
+  co_return parse_service_status(answer);
 }
 
 Task<Result<Sandboxes::Activity>> Sandboxes::activity(LivePtr live) {
@@ -435,15 +491,21 @@ Task<Result<Sandboxes::Activity>> Sandboxes::activity(LivePtr live) {
   if (live->row.state != SandboxState::ready) {
     co_return activity;
   }
-  CO_ASSIGN_OR_RETURN(const auto answer,
-                      co_await ask_agent_json(context_, live->row.id, "/activity"));
-  wire::json::Reader reader(answer);
-  const auto commands = reader.required<int64_t>("running_commands");
-  const auto sessions = reader.required<int64_t>("sessions");
-  if (!commands || !sessions || *commands < 0 || *sessions < 0) {
-    co_return base::fail(ErrorCode::agent_failed, "the sandbox's agent told no activity");
+  // Of all containers together.
+  for (size_t i = 0; i < std::max<size_t>(live->row.containers.size(), 1); ++i) {
+    CO_ASSIGN_OR_RETURN(const auto answer,
+                        co_await ask_agent_json(context_, engine::agent_address(live->row.id, i),
+                                                {.target = "/activity"}));
+    wire::json::Reader reader(answer);
+    const auto commands = reader.required<int64_t>("running_commands");
+    const auto sessions = reader.required<int64_t>("sessions");
+    if (!commands || !sessions || *commands < 0 || *sessions < 0) {
+      co_return base::fail(ErrorCode::agent_failed, "the sandbox's agent told no activity");
+    }
+    activity.running_commands += *commands;
+    activity.sessions += *sessions;
   }
-  co_return Activity{.running_commands = *commands, .sessions = *sessions};
+  co_return activity;
 }
 
 base::Error Sandboxes::agent_error(const Live& live, const base::Error& cause) {

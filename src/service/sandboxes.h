@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "service/access.h"
+#include "service/compose_request.h"
+#include "service/containers.h"
 #include "service/create_request.h"
 #include "service/lifecycle.h"
 
@@ -89,7 +91,11 @@ class Sandboxes {
 
   // A request into a ready sandbox: not_found, or not_ready with details.state.
   [[nodiscard]] base::Result<Leases::Use> use(const Caller& caller, const std::string& id);
-  net::Task<base::Result<AgentChannel>> connect(std::string id);
+  net::Task<base::Result<AgentChannel>> connect(std::string id, size_t container = 0);
+  // How each container of several is; nothing for one that does not say.
+  net::Task<std::vector<std::optional<ServiceStatus>>> containers(SandboxRow row);
+  // Ends a container's own command for good; its agent stays. conflict where there is only one.
+  net::Task<base::Result<ServiceStatus>> stop_container(LivePtr live, size_t container);
   // What runs in it now, as its agent says; nothing does where it is not ready.
   struct Activity {
     int64_t running_commands = 0;
@@ -110,6 +116,8 @@ class Sandboxes {
   net::Task<base::Result<Created>> repeat(SandboxRow row);
   [[nodiscard]] base::Result<void> check_quota(const Team& team,
                                                const model::Resources& resources) const;
+  net::Task<base::Result<std::map<std::string, std::string>>> find_built_images(
+      const Team& team, const wire::json::Object& body);
   net::Task<base::Result<void>> check_build_image(const Team& team, const std::string& image);
   net::Task<base::Result<void>> check_entrypoint(const model::ContainerSpec& container);
   [[nodiscard]] base::Result<TeamPtr> team_for(Caller& caller,

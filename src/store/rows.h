@@ -75,6 +75,13 @@ struct Token {
   bool operator==(const Token&) const = default;
 };
 
+// One container of several, as it is shown.
+struct Container {
+  std::string name;
+  std::string image;
+  bool operator==(const Container&) const = default;
+};
+
 struct Sandbox {
   std::string id;
   std::string team;
@@ -86,7 +93,10 @@ struct Sandbox {
   std::string image;  // normalised
   model::Resources resources;
   Labels labels;
-  std::string environment_sealed;  // ciphertext made by the caller; any bytes
+  // Of a compose file; main first. Empty: one container, of `image`.
+  std::vector<Container> containers;
+  // Ciphertext made by the caller, any bytes: the environment, of several containers all of them.
+  std::string environment_sealed;
   std::optional<std::string> user;
   std::optional<std::string> workdir;
   std::string isolation = "container";

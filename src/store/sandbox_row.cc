@@ -1,6 +1,7 @@
 #include "store/sandbox_row.h"
 
 #include "store/json_text.h"
+#include "wire/json.h"
 
 namespace store {
 namespace {
@@ -10,6 +11,36 @@ std::optional<std::string> optional_text(const Statement& row, int column) {
     return std::nullopt;
   }
   return std::string(row.get_text(column));
+}
+
+// [["name","image"],...]; "" for none.
+std::string containers_text(const std::vector<Container>& containers) {
+  if (containers.empty()) {
+    return "";
+  }
+  wire::json::Array out;
+  for (const Container& container : containers) {
+    out.push_back(wire::json::Array{container.name, container.image});
+  }
+  return wire::json::serialize(out);
+}
+
+Result<std::vector<Container>> parse_containers(std::string_view text) {
+  std::vector<Container> out;
+  if (text.empty()) {
+    return out;
+  }
+  ASSIGN_OR_RETURN(const auto value, wire::json::parse(text));
+  const bool is_list = value.is_array();
+  for (const wire::json::Value& pair : is_list ? value.get_array() : wire::json::Array{}) {
+    if (!pair.is_array() || pair.get_array().size() != 2 || !pair.at(0).is_string() ||
+        !pair.at(1).is_string()) {
+      return base::fail(base::ErrorCode::internal, "database: broken containers");
+    }
+    out.push_back({.name = std::string(pair.at(0).get_string()),
+                   .image = std::string(pair.at(1).get_string())});
+  }
+  return out;
 }
 
 }  // namespace
@@ -23,6 +54,7 @@ Result<Sandbox> read_sandbox(const Statement& row) {
   }
   ASSIGN_OR_RETURN(Labels labels, parse_map(row.get_text(11)));
   ASSIGN_OR_RETURN(std::string environment, unseal_text(row.get_text(12)));
+  ASSIGN_OR_RETURN(auto containers, parse_containers(row.get_text(39)));
   return Sandbox{.id = std::string(row.get_text(0)),
                  .team = std::string(row.get_text(1)),
                  .owner = std::string(row.get_text(2)),
@@ -35,6 +67,7 @@ Result<Sandbox> read_sandbox(const Statement& row) {
                                .storage_mb = row.get_int(9),
                                .pids = row.get_int(10)},
                  .labels = std::move(labels),
+                 .containers = std::move(containers),
                  .environment_sealed = std::move(environment),
                  .user = optional_text(row, 13),
                  .workdir = optional_text(row, 14),
@@ -75,17 +108,18 @@ Result<std::optional<Sandbox>> read_one_sandbox(Statement& statement) {
 }
 
 void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sandbox) {
-  statement.bind(
-      sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
-      sandbox.message, sandbox.image, sandbox.resources.millicpus, sandbox.resources.memory_mb,
-      sandbox.resources.storage_mb, sandbox.resources.pids, map_text(sandbox.labels),
-      seal_text(sandbox.environment_sealed), sandbox.user, sandbox.workdir, sandbox.isolation,
-      model::to_text(sandbox.network), sandbox.no_new_privileges, sandbox.run_entrypoint,
-      sandbox.always_pull, sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest,
-      sandbox.node, sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
-      sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
-      sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms, sandbox.pull_ms,
-      sandbox.start_ms, sandbox.holds_quota, sandbox.ticket, sandbox.replica);
+  statement.bind(sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
+                 sandbox.message, sandbox.image, sandbox.resources.millicpus,
+                 sandbox.resources.memory_mb, sandbox.resources.storage_mb, sandbox.resources.pids,
+                 map_text(sandbox.labels), seal_text(sandbox.environment_sealed), sandbox.user,
+                 sandbox.workdir, sandbox.isolation, model::to_text(sandbox.network),
+                 sandbox.no_new_privileges, sandbox.run_entrypoint, sandbox.always_pull,
+                 sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest, sandbox.node,
+                 sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
+                 sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
+                 sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms,
+                 sandbox.pull_ms, sandbox.start_ms, sandbox.holds_quota, sandbox.ticket,
+                 sandbox.replica, containers_text(sandbox.containers));
 }
 
 }  // namespace store

@@ -3,8 +3,11 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include "base/sys.h"
 #include "engine/local/node_messages.h"
+#include "wire/container_json.h"
 
 namespace engine {
 namespace {
@@ -60,6 +63,12 @@ void AgentPool::drop(Place place) {
 }
 
 void AgentPool::forget(const std::string& id) {
+  for (size_t container = 0; container < wire::kContainersMax; ++container) {
+    forget_one(agent_address(id, container));
+  }
+}
+
+void AgentPool::forget_one(const std::string& id) {
   const auto found = by_id_.find(id);
   if (found == by_id_.end()) {
     return;
@@ -86,14 +95,28 @@ std::unique_ptr<AgentConnection> AgentPool::take(const std::string& id) {
   }
 }
 
-Task<Result<std::unique_ptr<AgentConnection>>> AgentPool::connect(std::string id) {
+// "ID", or "ID/2" for another container than main; "" for what is neither.
+std::string AgentPool::socket_of(const std::string& address) const {
+  const size_t slash = std::min(address.find('/'), address.size());
+  const std::string id = address.substr(0, slash);
   if (!is_sandbox_id(id)) {
+    return "";
+  }
+  if (slash == address.size()) {
+    return base::cat(folder_, "/", id, "/agent.sock");
+  }
+  const auto number = base::parse_number<unsigned>(address.substr(slash + 1));
+  return number ? base::cat(folder_, "/", id, "/agent-", *number, ".sock") : "";
+}
+
+Task<Result<std::unique_ptr<AgentConnection>>> AgentPool::connect(std::string id) {
+  const std::string path = socket_of(id);
+  if (path.empty()) {
     co_return fail(ErrorCode::not_found, "no sandbox has that id");
   }
   if (auto connection = take(id)) {
     co_return std::move(connection);
   }
-  const std::string path = base::cat(folder_, "/", id, "/agent.sock");
   const auto give_up = std::chrono::steady_clock::now() + kConnectPatience;
   for (;;) {
     auto socket = base::sys::connect_unix(path, true);

@@ -21,7 +21,8 @@ class AgentPool {
   static constexpr size_t kIdleMax = 1024;
   static constexpr base::Milliseconds kIdlePatience{60'000};
 
-  // Agents listen at FOLDER/ID/agent.sock. `idle_patience` is shorter in tests.
+  // Agents listen at FOLDER/ID/agent.sock, those of other containers at agent-N.sock.
+  // `idle_patience` is shorter in tests.
   AgentPool(net::EventLoop& loop, std::string folder,
             base::Milliseconds idle_patience = kIdlePatience)
       : loop_(loop), folder_(std::move(folder)), idle_patience_(idle_patience) {}
@@ -31,10 +32,11 @@ class AgentPool {
   // Closes what is idle too long, until cancelled.
   net::Task<void> run();
 
-  // not_found: no such sandbox, or its agent does not listen; unavailable: it takes no connections.
+  // `id`: an agent_address(). not_found: no such sandbox, or its agent does not listen;
+  // unavailable: it takes no connections.
   net::Task<Result<std::unique_ptr<AgentConnection>>> connect(std::string id);
   void give_back(const std::string& id, std::unique_ptr<AgentConnection> connection);
-  // The sandbox is gone or its agent is another one.
+  // The sandbox is gone or its agents are others.
   void forget(const std::string& id);
   [[nodiscard]] size_t idle() const { return idle_.size(); }
 
@@ -47,6 +49,8 @@ class AgentPool {
   using Place = std::list<Idle>::iterator;
   std::unique_ptr<AgentConnection> take(const std::string& id);
   void drop(Place place);
+  [[nodiscard]] std::string socket_of(const std::string& address) const;
+  void forget_one(const std::string& address);
 
   net::EventLoop& loop_;
   std::string folder_;

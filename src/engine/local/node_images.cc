@@ -1,6 +1,7 @@
 #include "engine/local/node_images.h"
 
 #include "engine/local/node_messages.h"
+#include "wire/container_json.h"
 
 namespace engine {
 namespace {
@@ -31,7 +32,7 @@ Task<Result<ImageInfo>> NodeImages::get(std::string name) {
 
 Task<Result<std::string>> NodeImages::pull(std::string reference, model::RegistryAccess access) {
   Object fields{{"reference", reference}};
-  if (Object registry = access_to_json(access); !registry.empty()) {
+  if (Object registry = wire::to_json(access); !registry.empty()) {
     fields["registry"] = std::move(registry);
   }
   CO_ASSIGN_OR_RETURN(const Object answer,

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "wire/container_json.h"
+
 namespace engine {
 namespace {
 
@@ -83,42 +85,10 @@ bool is_sandbox_id(std::string_view id) {
   return !id.empty() && id.size() <= kIdLengthMax && std::ranges::all_of(id, fine);
 }
 
-Object access_to_json(const model::RegistryAccess& access) {
-  Object object;
-  if (!access.username.empty()) {
-    object["username"] = access.username;
-  }
-  if (!access.password.empty()) {
-    object["password"] = access.password.reveal();  // the node fetches the image with it
-  }
-  if (!access.mirror.empty()) {
-    object["mirror"] = access.mirror;
-  }
-  if (access.plain_http) {
-    object["plain_http"] = true;
-  }
-  return object;
-}
-
 Object spec_to_json(const model::SandboxSpec& spec) {
   Array containers;
   for (const model::ContainerSpec& container : spec.containers) {
-    Object environment;
-    for (const auto& [name, value] : container.environment) {
-      environment[name] = value;
-    }
-    Object object{
-        {"name", container.name}, {"image", container.image}, {"env", std::move(environment)}};
-    if (container.user) {
-      object["user"] = *container.user;
-    }
-    if (container.workdir) {
-      object["workdir"] = *container.workdir;
-    }
-    if (container.run_entrypoint) {
-      object["run_entrypoint"] = true;
-    }
-    containers.emplace_back(std::move(object));
+    containers.emplace_back(wire::to_json(container));
   }
   Object out{{"id", spec.id},
              {"containers", std::move(containers)},
@@ -132,7 +102,7 @@ Object spec_to_json(const model::SandboxSpec& spec) {
   if (spec.builder) {
     out["builder"] = true;
   }
-  if (Object access = access_to_json(spec.registry); !access.empty()) {
+  if (Object access = wire::to_json(spec.registry); !access.empty()) {
     out["registry"] = std::move(access);
   }
   return out;

@@ -16,7 +16,6 @@ namespace engine {
 bool is_sandbox_id(std::string_view id);
 
 wire::json::Object spec_to_json(const model::SandboxSpec& spec);
-wire::json::Object access_to_json(const model::RegistryAccess& access);
 
 Result<Status> parse_status(const wire::json::Object& object, std::string_view node);
 Result<Change> parse_change(const wire::json::Object& object, std::string_view node);
