@@ -54,8 +54,8 @@ TEST(CommandLine, nothing_shows_the_help) {
 TEST(CommandLine, create_has_documented_defaults) {
   const auto options = parsed<CreateOptions>({"create", "debian:12"});
   EXPECT_EQ(options.image, "debian:12");
-  EXPECT_EQ(options.cpus, 1);
-  EXPECT_EQ(options.memory_mb, 512);
+  EXPECT_EQ(options.cpus, std::nullopt);
+  EXPECT_EQ(options.memory_mb, std::nullopt);
   EXPECT_FALSE(options.storage_mb);
   EXPECT_TRUE(options.wait);
 }

@@ -33,6 +33,17 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<s
 
 void add_id(CLI::App& app, std::string& to) { app.add_option("ID", to, "Sandbox id")->required(); }
 
+void add_container(CLI::App& app, std::string& id) {
+  const auto container = std::make_shared<std::string>();
+  app.add_option("--container", *container, "Of that service of a compose file (default: main)")
+      ->option_text("NAME");
+  app.parse_complete_callback([&id, container] {
+    if (!container->empty()) {
+      id += "/" + *container;  // sandbox_target() makes a parameter of it
+    }
+  });
+}
+
 void add_user(CLI::App& app, std::string& to) {
   app.add_option("-u,--user", to, "Acts as that user inside (default: the sandbox's)")
       ->option_text("USER");
@@ -52,7 +63,10 @@ void add_allow(CLI::App& app, std::vector<std::string>& to) {
 }
 
 void add_create_options(CLI::App& app, CreateOptions& to) {
-  app.add_option("IMAGE", to.image, "OCI reference or name from the local store")->required();
+  app.add_option("IMAGE", to.image, "OCI reference or name from the local store");
+  add_repeated(app, "--compose", to.compose,
+               "Compose file instead of an image; later ones change earlier ones (repeatable)",
+               "FILE");
   app.add_option("--cpus", to.cpus, "Cpus, in steps of 0.001 (default 1)")->option_text("N");
   add_parsed(app, "-m,--memory,--memory-mb", parse_megabytes, to.memory_mb,
              "Memory in MB, or with a unit: 512m, 2g (default 512)")

@@ -8,6 +8,7 @@ namespace {
 
 void add_ids(CLI::App& app, std::string& id, std::string& session) {
   add_id(app, id);
+  add_container(app, id);
   app.add_option("SESSION", session, "Session's id or name")->required();
 }
 
@@ -16,6 +17,7 @@ void add_start(CLI::App& group, Storage& to) {
   auto* start =
       add_command(group, to, options, "start", "Start a command; prints the session's id");
   add_id(*start, options.id);
+  add_container(*start, options.id);
   start->add_option("--name", options.name, "Name by which it is found, too")->option_text("NAME");
   add_command_place(*start, options.command);
   add_parsed(*start, "--timeout", parse_seconds, options.command.timeout_sec,
@@ -35,6 +37,7 @@ void add_reading(CLI::App& group, Storage& to) {
   auto* list = add_command(group, to, to.session_list, "list", "List sessions");
   list->alias("ls");
   add_id(*list, to.session_list.id);
+  add_container(*list, to.session_list.id);
   list->add_flag("-q,--quiet", to.session_list.quiet, "Ids only");
 
   auto* get = add_command(group, to, to.session_get, "get", "Show one session");
@@ -96,6 +99,7 @@ void add_session_commands(CLI::App& root, Storage& to) {
   auto* remove =
       add_command(*sessions, to, to.session_remove, "rm", "End sessions and forget them");
   add_id(*remove, to.session_remove.id);
+  add_container(*remove, to.session_remove.id);
   remove->add_option("SESSION", to.session_remove.sessions, "Sessions' ids or names")->required();
 }
 

@@ -39,12 +39,14 @@ void add_work_commands(CLI::App& root, Storage& to) {
 
   auto* exec = add_command(root, to, to.exec, "exec", "Run a command in a sandbox");
   add_id(*exec, to.exec.id);
+  add_container(*exec, to.exec.id);
   add_command_place(*exec, to.exec.command);
   add_command_options(*exec, to.exec.command);
   exec->footer(kExitCodes);
 
   auto* shell = add_command(root, to, to.shell, "shell", "Open a login shell in a sandbox");
   add_id(*shell, to.shell.id);
+  add_container(*shell, to.shell.id);
   shell->add_option("--session", to.shell.session, "Name of the shell (default terminal)")
       ->option_text("NAME");
   shell->footer(kEscapes);
@@ -64,6 +66,9 @@ void add_work_commands(CLI::App& root, Storage& to) {
   copy->add_option("--mode", to.copy.mode, "Octal mode of the new file (default: the source's)")
       ->option_text("MODE");
   add_user(*copy, to.copy.user);
+  copy->add_option("--container", to.copy.container,
+                   "Of that service of a compose file (default: main)")
+      ->option_text("NAME");
   copy->footer(
       "One side is in a sandbox. A path here that contains a colon is written ./like:this.");
   add_observing_commands(root, to);

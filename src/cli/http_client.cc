@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "cli/api.h"
+
 namespace cli {
 
 using base::ErrorCode;
@@ -348,7 +350,7 @@ void HttpClient::attach(Transfer& transfer) {
   for (const auto& [name, value] : request.headers) {
     transfer.headers.add(base::cat(name, ": ", value));
   }
-  const std::string full_url = endpoint_.url + request.target;
+  const std::string full_url = endpoint_.url + request_target(request.target);
   curl_easy_setopt(easy, CURLOPT_URL, full_url.c_str());
   curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt(easy, CURLOPT_HTTP_VERSION, CURL_HTTP_VERSION_1_1);

@@ -31,9 +31,10 @@ struct LoginOptions {
   bool oidc = false;
 };
 struct CreateOptions {
-  std::string image;
-  double cpus = kDefaultCpus;
-  int64_t memory_mb = kDefaultMemoryMb;
+  std::string image;                 // or:
+  std::vector<std::string> compose;  // files
+  std::optional<double> cpus;
+  std::optional<int64_t> memory_mb;
   std::optional<int64_t> storage_mb;
   std::vector<std::string> labels;
   std::vector<std::string> env;
@@ -75,7 +76,7 @@ struct GetOptions {
   int64_t wait_sec = 0;
 };
 struct CopyOptions {
-  std::string source, destination, mode, user;
+  std::string source, destination, mode, user, container;
   bool recursive = false;
   std::optional<bool> compress;  // of a folder; by default where the gateway is not on this machine
 };

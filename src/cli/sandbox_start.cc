@@ -1,5 +1,6 @@
 #include "cli/sandbox_start.h"
 
+#include "cli/compose_files.h"
 #include "cli/variables.h"
 
 namespace cli {
@@ -47,17 +48,30 @@ Object network_value(const std::string& mode, const std::vector<std::string>& al
 
 Result<Object> create_body(const CreateOptions& options) {
   Object body;
-  body["image"] = options.image;
-  body["cpus"] = options.cpus;
-  body["memory_mb"] = options.memory_mb;
+  const bool is_composed = !options.compose.empty();
+  if (is_composed == !options.image.empty()) {
+    return base::fail_field("image", "either an IMAGE or --compose FILE is needed");
+  }
+  if (!is_composed) {
+    body["image"] = options.image;
+  }
+  // Of a compose file the services' own limits may say it.
+  if (options.cpus || !is_composed) {
+    body["cpus"] = options.cpus.value_or(kDefaultCpus);
+  }
+  if (options.memory_mb || !is_composed) {
+    body["memory_mb"] = options.memory_mb.value_or(kDefaultMemoryMb);
+  }
   if (options.storage_mb) {
     body["storage_mb"] = *options.storage_mb;
   }
   if (!options.labels.empty()) {
     ASSIGN_OR_RETURN(body["labels"], parse_labels(options.labels));
   }
-  if (!options.env.empty() || !options.env_files.empty()) {
-    ASSIGN_OR_RETURN(body["env"], read_variables(options.env, options.env_files));
+  // With compose files an env file holds what their `$` finds.
+  const auto env_files = is_composed ? std::vector<std::string>{} : options.env_files;
+  if (!options.env.empty() || !env_files.empty()) {
+    ASSIGN_OR_RETURN(body["env"], read_variables(options.env, env_files));
   }
   const std::pair<std::string_view, const std::string&> texts[] = {{"user", options.user},
                                                                    {"workdir", options.workdir},
@@ -81,7 +95,10 @@ Result<Object> create_body(const CreateOptions& options) {
 }
 
 Result<Object> start_sandbox(Context& context, const CreateOptions& options) {
-  ASSIGN_OR_RETURN(const auto body, create_body(options));
+  ASSIGN_OR_RETURN(auto body, create_body(options));
+  if (!options.compose.empty()) {
+    ASSIGN_OR_RETURN(body["compose"], compose_request(context, options));
+  }
   // With the key a repetition after a lost answer finds the same sandbox.
   HttpRequest request{.method = "POST",
                       .target = "/sandboxes",

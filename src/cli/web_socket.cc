@@ -72,7 +72,7 @@ Result<void> WebSocket::shake_hands(const Endpoint& endpoint, const std::string&
   random_.fill(secret);
   const std::string key =
       base::base64({reinterpret_cast<const char*>(secret.data()), secret.size()});
-  auto request = wire::http::HeadBuilder::request("GET", url.prefix + target);
+  auto request = wire::http::HeadBuilder::request("GET", url.prefix + request_target(target));
   request.add("Host", url.host)
       .add("User-Agent", "sandbox-cli/" SANDBOX_VERSION)
       .add("Connection", "Upgrade")

@@ -137,15 +137,8 @@ Result<Object> follow_build(Context& context, const BuildOptions& options, const
   }
 }
 
-}  // namespace
-
-Result<int> build(Context& context, const BuildOptions& options) {
-  ASSIGN_OR_RETURN(auto build, start_build(context, options));
+Result<Object> finish_started(Context& context, const BuildOptions& options, Object build) {
   const std::string id = field_text(build, "id");
-  if (!options.wait) {
-    RETURN_IF_ERROR(print_value(context, build, escape_for_terminal(id) + "\n"));
-    return 0;
-  }
   if (!has_ended(build)) {
     auto ended = follow_build(context, options, id);
     if (!ended) {
@@ -162,6 +155,24 @@ Result<int> build(Context& context, const BuildOptions& options) {
     return fail(ErrorCode::unavailable, "build ", id, " ", field_text(build, "state"), ": ",
                 field_text(build, "reason"), message.empty() ? "" : ": ", message);
   }
+  return build;
+}
+
+}  // namespace
+
+Result<Object> finish_build(Context& context, const BuildOptions& options) {
+  ASSIGN_OR_RETURN(auto build, start_build(context, options));
+  return finish_started(context, options, std::move(build));
+}
+
+Result<int> build(Context& context, const BuildOptions& options) {
+  ASSIGN_OR_RETURN(auto build, start_build(context, options));
+  if (!options.wait) {
+    const std::string id = field_text(build, "id");
+    RETURN_IF_ERROR(print_value(context, build, escape_for_terminal(id) + "\n"));
+    return 0;
+  }
+  ASSIGN_OR_RETURN(build, finish_started(context, options, std::move(build)));
   RETURN_IF_ERROR(
       print_value(context, build, escape_for_terminal(field_text(build, "image")) + "\n"));
   return 0;

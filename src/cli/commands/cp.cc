@@ -174,7 +174,10 @@ Result<int> copy(Context& context, const CopyOptions& options) {
     return base::fail_field("mode", "'", options.mode, "' is not an octal mode like 0755");
   }
   const auto kind = options.recursive ? CopyKind::folder : CopyKind::file;
-  ASSIGN_OR_RETURN(const auto plan, plan_copy(options.source, options.destination, kind));
+  ASSIGN_OR_RETURN(auto plan, plan_copy(options.source, options.destination, kind));
+  if (!options.container.empty()) {
+    plan.remote.id += "/" + options.container;
+  }
   if (!options.recursive) {
     return plan.upload ? upload(context, plan, options) : download(context, plan, options);
   }
