@@ -47,6 +47,8 @@ Result<Config> parse_config(std::string_view text) {
   if (service) {
     ASSIGN_OR_RETURN(config.service, parse_service(*service));
   }
+  ASSIGN_OR_RETURN(auto prefix, reader.optional<std::string>("session_prefix"));
+  config.session_prefix = std::move(prefix).value_or("s");
   ASSIGN_OR_RETURN(const auto mounts, reader.optional<wire::json::Array>("mounts"));
   for (const wire::json::Value& value : mounts.value_or(wire::json::Array{})) {
     if (!value.is_object()) {

@@ -40,6 +40,7 @@ struct Config {
   std::vector<std::string> entrypoint;  // run as the session `main`; empty: none
   std::optional<ServiceConfig> service;
   std::vector<MountConfig> mounts;
+  std::string session_prefix = "s";  // of the ids of sessions
 };
 
 // Unknown fields are ignored: a newer node may start an older agent.

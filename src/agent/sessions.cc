@@ -25,7 +25,7 @@ Result<SessionPtr> Sessions::add(SessionRequest request) {
   forget_oldest();
   base::KernelRandom random;
   sessions_.push_back(
-      std::make_shared<Session>(agent_, base::new_id(random, "s"), std::move(request)));
+      std::make_shared<Session>(agent_, base::new_id(random, agent_.config.session_prefix), std::move(request)));
   return sessions_.back();
 }
 

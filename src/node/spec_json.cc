@@ -207,6 +207,9 @@ std::string agent_config(const model::SandboxSpec& spec, const model::ContainerS
   }
   if (container.service) {
     config["service"] = service_json(container, image);
+    // The ids of sessions tell whose they are: "s2-..." is of the container of that number.
+    const auto number = static_cast<size_t>(&container - spec.containers.data());
+    config["session_prefix"] = number == 0 ? "s" : base::cat("s", number);
   }
   if (!container.mounts.empty()) {
     Array mounts;

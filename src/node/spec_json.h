@@ -23,7 +23,7 @@ wire::json::Object to_json(const ImageRow& image);
 wire::json::Object to_json(const PullProgress& progress);
 wire::json::Object to_json(const Check& check);
 wire::json::Object error_to_json(const base::Error& error);
-// What the agent of that container is told (api/agent-protocol.md).
+// What the agent of that container of `spec` is told (api/agent-protocol.md).
 std::string agent_config(const model::SandboxSpec& spec, const model::ContainerSpec& container,
                          const ImageConfig& image);
 

@@ -75,10 +75,13 @@ Task<Result<void>> relay_and_keep(Exchange& exchange, AgentChannel& channel,
   co_return Result<void>{};
 }
 
-// What the body says, or the query.
+// What the body says, or the query, or a session's id.
 Result<size_t> container_of(const Exchange& exchange, const service::SandboxRow& row) {
   ASSIGN_OR_RETURN(const auto asked, exchange.request().parameter("container"));
   const std::string& name = exchange.container().empty() && asked ? *asked : exchange.container();
+  if (name.empty() && exchange.segment_count() > 1) {
+    return service::container_of_session(row, exchange.segment(1));
+  }
   return service::container_number(row, name);
 }
 

@@ -47,6 +47,7 @@ class Exchange {
   [[nodiscard]] const std::string& request_id() const { return request_id_; }
   // What stood in the pattern's {braces}, decoded, in order.
   [[nodiscard]] const std::string& segment(size_t index) const { return segments_.at(index); }
+  [[nodiscard]] size_t segment_count() const { return segments_.size(); }
   void set_segments(std::vector<std::string> segments) { segments_ = std::move(segments); }
   [[nodiscard]] const service::Caller& caller() const { return caller_; }
   void set_caller(service::Caller caller) { caller_ = std::move(caller); }

@@ -41,6 +41,15 @@ Result<size_t> container_number(const SandboxRow& row, std::string_view name) {
   return base::fail_field("container", "there is no container '", name, "'");
 }
 
+size_t container_of_session(const SandboxRow& row, std::string_view session) {
+  const size_t dash = session.find('-');
+  if (!session.starts_with('s') || dash == std::string_view::npos) {
+    return 0;
+  }
+  const auto number = base::parse_number<size_t>(session.substr(1, dash - 1));
+  return number && *number < row.containers.size() ? *number : 0;
+}
+
 Result<ServiceStatus> parse_service_status(const wire::json::Object& object) {
   wire::json::Reader reader(object);
   ServiceStatus status;

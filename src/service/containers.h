@@ -13,6 +13,9 @@ namespace service {
 // By its name; "" and "main" are the first one. invalid_field names another.
 base::Result<size_t> container_number(const SandboxRow& row, std::string_view name);
 
+// Whose session has that id; main's for an id that does not say, and for a name.
+size_t container_of_session(const SandboxRow& row, std::string_view session);
+
 // What an agent says of its container's own command.
 struct ServiceStatus {
   std::string state;   // waiting | running | restarting | exited | idle
