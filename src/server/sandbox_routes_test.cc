@@ -79,7 +79,7 @@ TEST_F(SandboxRoutes, bad_input_names_its_field_and_leaves_nothing) {
        "network.allow"},
       {"{" + fine + R"(,"network":{"mode":"off"}})", 422, "invalid_field", "network.mode"},
       {"{" + fine + R"(,"network":{"mode":"none","x":1}})", 422, "unknown_field", "network.x"},
-      {"{" + fine + R"(,"compose":{}})", 422, "not_supported", "compose"},
+      {"{" + fine + R"(,"compose":{}})", 422, "missing_field", "compose.files"},
       {"{" + fine + R"(,"run_entrypoint":true})", 422, "invalid_field", "run_entrypoint"},
       {"{" + fine + R"(,"workdir":"tmp"})", 422, "invalid_field", "workdir"},
       {R"({"image":"tar:/x","cpus":1,"memory_mb":64})", 403, "image_not_allowed", ""},

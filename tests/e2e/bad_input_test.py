@@ -47,7 +47,7 @@ CREATE_ROWS = [
     ({"network": {"mode": "allow", "allow": ["a.example"]}}, "not_supported", None),
     ({"isolation": "vm"}, "not_supported", None),
     ({"isolation": "none"}, "invalid_field", "isolation"),
-    ({"compose": {"files": ["services: {}"]}}, "not_supported", None),
+    ({"compose": {"files": ["services: {}"]}}, "compose_invalid", None),
     ({"run_entrypoint": True}, "invalid_field", "run_entrypoint"),
     ({"env": {"A": 1}}, "invalid_field", "env.A"),
     ({"env": {"A=B": "x"}}, "invalid_field", None),
