@@ -24,8 +24,8 @@ Result<SessionPtr> Sessions::add(SessionRequest request) {
   }
   forget_oldest();
   base::KernelRandom random;
-  sessions_.push_back(
-      std::make_shared<Session>(agent_, base::new_id(random, agent_.config.session_prefix), std::move(request)));
+  sessions_.push_back(std::make_shared<Session>(
+      agent_, base::new_id(random, agent_.config.session_prefix), std::move(request)));
   return sessions_.back();
 }
 
