@@ -153,8 +153,9 @@ def test_a_service_that_does_not_come_up_fails_the_sandbox(api, up, db, reason, 
     row = up({"services": services(db=db, main=wants)}, state="failed")
     assert reason in (None, row["reason"]), row
     assert all(word in row["message"] for word in words), row
-    eventually(lambda: api.instance.ask_node({"op": "get", "id": row["id"]}).get("error"),
-               what="nothing of it is left at the node")
+    eventually(lambda: row["id"] not in [
+        one["id"] for one in api.instance.ask_node({"op": "list"})["sandboxes"]],
+        what="nothing of it is left at the node")
 
 
 def test_volumes_begin_with_what_the_image_has(api, up):
