@@ -44,7 +44,6 @@ CREATE_ROWS = [
     ({"imgae": "x"}, "unknown_field", "imgae"),
     ({"network": {"mode": "none", "alow": []}}, "unknown_field", "network.alow"),
     ({"network": {"mode": "closed"}}, "invalid_field", "network.mode"),
-    ({"network": {"mode": "allow", "allow": ["a.example"]}}, "not_supported", None),
     ({"isolation": "vm"}, "not_supported", None),
     ({"isolation": "none"}, "invalid_field", "isolation"),
     ({"compose": {"files": ["services: {}"]}}, "compose_invalid", None),
