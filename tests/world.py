@@ -35,6 +35,7 @@ def running(name: str, link: str, host: str, peers: list[str], port: int,
             program: str = PROGRAM):
     """`host` is this machine's address towards it, `peers` are its own, where `program` serves.
     Reached by routing through this machine."""
+    ip("link", "delete", link, check=False)  # a namespace takes its own time to go
     ip("netns", "delete", name, check=False)
     ip("netns", "add", name)
     ip("link", "add", link, "type", "veth", "peer", "inner", "netns", name)
@@ -51,4 +52,5 @@ def running(name: str, link: str, host: str, peers: list[str], port: int,
     finally:
         server.kill()
         server.wait()
+        ip("link", "delete", link)
         ip("netns", "delete", name)
