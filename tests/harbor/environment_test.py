@@ -16,6 +16,7 @@ from harbor.models.trial.paths import TrialPaths
 import builder
 import sandbox_gateway_harbor as ours
 from deployment import IMAGE, eventually
+from sandbox_gateway import GatewayError
 
 needs_builds = pytest.mark.skipif(not builder.kept_folder().exists(),
                                   reason="no image builder here (./dev setup makes it)")
@@ -429,7 +430,7 @@ services:
     environment: {{WORD: "$HARBOR_WORD ${{NOT_SET:-default}}"}}
   keeper:
     image: {IMAGE}
-    command: ["sh", "-c", "echo kept > /srv/kept; exec sleep infinity"]
+    command: ["sh", "-c", "mkdir /srv; echo kept > /srv/kept; exec sleep infinity"]
     mem_limit: 64m
     env_file: keeper.env
     volumes: ["shared:/shared"]
@@ -444,6 +445,51 @@ def test_no_more_of_this_machines_variables_than_the_files_name(make, monkeypatc
     files = one._compose_files(False)
     assert len(files) == 2
     assert one._variables(files, False) == {"HARBOR_WORD": "word", "PREBUILT_IMAGE_NAME": IMAGE}
+
+
+def test_services_of_a_compose_file(make, gateway, tmp_path, monkeypatch):
+    """20, 35, 40, 47: each by its name; stopping one leaves the others."""
+    monkeypatch.setenv("HARBOR_WORD", "word")
+
+    async def check(one):
+        row = gateway.get(one._sandbox.id).data
+        assert (row["cpus"], row["memory_mb"]) == (0.75, 192)
+        assert await output(one, 'echo "$WORD|$TASK"') == "word default|$5 $HOME"
+        waited = await one.service_exec("until test -s /srv/kept; do sleep 0.1; done",
+                                        service="keeper", timeout_sec=30)
+        assert waited.return_code == 0, waited
+        with one.with_default_user("user"):
+            done = await one.service_exec("id -u; pwd; echo $FROM_FILE; cat /srv/kept",
+                                          service="keeper", env={"A": "1"}, timeout_sec=30)
+        assert done.stdout == "0\n/\nfile\nkept\n", done
+        assert not await one.is_dir("/srv/kept") and await one.service_is_dir(
+            "/shared", service="keeper")
+        await one.service_download_file("/srv/kept", tmp_path / "kept", service="keeper")
+        await one.service_download_dir("/srv", tmp_path / "srv", service="keeper")
+        await one.service_download_dir_with_exclusions(
+            source_dir="/srv", target_dir=tmp_path / "some", exclude=["x"], service="keeper")
+        for path in ("kept", "srv/kept", "some/kept"):
+            assert (tmp_path / path).read_text() == "kept\n"
+        await output(one, "sleep 1000 & disown")
+        await one.stop_service("main")
+        assert (await one.service_exec("cat /srv/kept", service="keeper")).stdout == "kept\n"
+        with pytest.raises(GatewayError):
+            await one.service_exec("true", service="nobody")
+    in_one(make, check, env={"TASK": "$5 $HOME"},
+           files={"docker-compose.yaml": SERVICES, "keeper.env": "FROM_FILE=file\n"},
+           options={"sidecar_cpus": 0.25})
+
+
+@pytest.mark.parametrize("text, words", [
+    ("services: [", "compose"), ("services: {a: {image: x, privileged: true}}", "a.privileged"),
+    ("services: {a: {image: x, depends_on: [b]}, b: {image: x, depends_on: [a]}}", "depends_on"),
+    ("services: {main: {volumes: ['/tmp:/data']}}", "main.volumes"),
+    ("services: {a: {build: ../../..}}", "task's folder"),
+    ("services: {a: {image: x, env_file: /etc/passwd}}", "task's folder"),
+    ("services: {a: {build: none}}", "no folder")])
+def test_a_compose_file_that_cannot_be_is_refused(make, left, text, words):
+    assert words in refusal(make, docker_image=IMAGE, files={"docker-compose.yaml": text})
+    left()
 
 
 def test_services_of_a_task_without_a_compose_file(make):

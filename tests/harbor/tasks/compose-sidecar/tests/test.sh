@@ -1,0 +1,3 @@
+#!/bin/bash
+[[ $(< /srv/kept/word) == word && $(< /srv/collected) == "collected by root" ]]
+echo $(( $? == 0 )) > /logs/verifier/reward.txt

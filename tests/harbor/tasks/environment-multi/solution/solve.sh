@@ -1,0 +1,2 @@
+#!/bin/bash
+printf '%s|' "$FROM_FILE" "$ONLY_MAIN" > /answer
