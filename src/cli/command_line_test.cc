@@ -106,6 +106,8 @@ TEST(CommandLine, a_repeated_option_does_not_eat_the_image) {
   const auto options = parsed<CreateOptions>({"create", "-e", "A=1", "debian"});
   EXPECT_EQ(options.image, "debian");
   EXPECT_EQ(options.env, std::vector<std::string>{"A=1"});
+  const auto repeated = parsed<CreateOptions>({"create", "--compose", "a", "--compose", "b"});
+  EXPECT_EQ(repeated.compose, (std::vector<std::string>{"a", "b"}));
 }
 
 TEST(CommandLine, everything_behind_the_dashes_is_the_command) {
@@ -167,6 +169,7 @@ TEST(CommandLine, global_options_stand_before_or_behind_the_command) {
 TEST(CommandLine, wrong_values_are_refused_on_one_line) {
   for (const std::vector<std::string>& words : {std::vector<std::string>{"list", "-o", "xml"},
                                                 {"create"},
+                                                {"create", "a", "--compose", "b"},
                                                 {"nothing"},
                                                 {"image"},
                                                 {"create", "a", "--cpus", "many"},

@@ -28,7 +28,11 @@ void add_global(CLI::App& app, Storage& to) {
 
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& to,
                           const std::string& help, const std::string& value) {
-  return app.add_option(names, to, help)->take_all()->expected(1)->option_text(value);
+  return app.add_option(names, to, help)
+      ->take_all()
+      ->expected(1)
+      ->allow_extra_args(false)  // one value each time: what follows may be an argument
+      ->option_text(value);
 }
 
 void add_id(CLI::App& app, std::string& to) { app.add_option("ID", to, "Sandbox id")->required(); }
@@ -94,6 +98,14 @@ void add_create_options(CLI::App& app, CreateOptions& to) {
       ->check(CLI::IsMember(kPulls))
       ->option_text("WHEN");
   app.add_option("--team", to.team, "Team, for members of several")->option_text("TEAM");
+  app.parse_complete_callback([&to] {
+    if (to.image.empty() && to.compose.empty()) {
+      throw CLI::RequiredError("either an IMAGE or --compose FILE");
+    }
+    if (!to.image.empty() && !to.compose.empty()) {
+      throw CLI::ExcludesError("IMAGE", "--compose");
+    }
+  });
 }
 
 void add_command_place(CLI::App& app, CommandOptions& to) {

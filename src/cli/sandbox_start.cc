@@ -49,9 +49,6 @@ Object network_value(const std::string& mode, const std::vector<std::string>& al
 Result<Object> create_body(const CreateOptions& options) {
   Object body;
   const bool is_composed = !options.compose.empty();
-  if (is_composed == !options.image.empty()) {
-    return base::fail_field("image", "either an IMAGE or --compose FILE is needed");
-  }
   if (!is_composed) {
     body["image"] = options.image;
   }
