@@ -28,10 +28,11 @@ std::string restricted_chains() {
 }
 
 // Whatever name server a sandbox with an allow-list asks: sandbox-dns answers, and only it hears
-// these sandboxes, and only these.
-std::string name_chains(const NameSockets& names) {
+// these sandboxes, and only these. `any` is every interface of this node's: another node on the
+// host has restricted ones too.
+std::string name_chains(const NameSockets& names, const std::string& any) {
   const std::string address = model::ipv4_text(names.address);
-  const auto group = cat("    iifgroup ", kRestrictedGroup);
+  const auto group = cat("    iifname ", any, " iifgroup ", kRestrictedGroup);
   return cat(
       "  chain names {\n"
       "    type nat hook prerouting priority dstnat; policy accept;\n",
@@ -71,7 +72,7 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
              any, ", \"lo\" } ip saddr ", subnet.text,
              " drop\n"
              "  }\n",
-             restricted_chains(), name_chains(names),
+             restricted_chains(), name_chains(names, any),
              // Other sandboxes, metadata services and what no one can mean are out of reach.
              "  chain from_sandbox {\n"
              "    oifname ",
@@ -92,8 +93,8 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
              "    iifname ",
              any,
              " jump from_sandbox\n"
-             "    oifgroup ",
-             kRestrictedGroup,
+             "    oifname ",
+             any, " oifgroup ", kRestrictedGroup,
              " jump to_restricted\n"
              "    oifname ",
              any,
