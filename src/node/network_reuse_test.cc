@@ -125,14 +125,14 @@ TEST_F(ReusedNetwork, no_more_places_are_kept_than_wanted) {
   }
   const auto first = places[0].cookie;
   const auto second = places[1].cookie;
+  const auto third = places[2].cookie;
   for (auto& place : places) {
     network_->give_back(std::move(place));
   }
   network_->want_spares(1);
   EXPECT_EQ(make().cookie, second);
-  const auto other = make().cookie;
-  EXPECT_NE(other, first);
-  EXPECT_GT(other, second);
+  const auto other = make().cookie;  // each processor counts cookies up from elsewhere
+  EXPECT_TRUE(other != first && other != second && other != third);
 }
 
 TEST_F(ReusedNetwork, a_place_where_a_socket_lives_on_is_not_used_again) {
