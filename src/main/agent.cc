@@ -14,6 +14,7 @@
 #include <string_view>
 
 #include "agent/fault_points.h"
+#include "agent/open_path.h"
 #include "agent/server.h"
 #include "base/fault.h"
 #include "base/log.h"
@@ -124,6 +125,11 @@ Result<void> run(const Flags& flags) {
   const auto fault = options.config.environment.find(base::kFaultVariable);
   if (fault != options.config.environment.end()) {
     base::arm_fault_point(fault->second.c_str());
+  }
+  if (flags.listen.empty()) {
+    // An image need not have its working directory: it is made, as by other runtimes. Where it
+    // cannot be, the commands say so.
+    [[maybe_unused]] const auto made = agent::open_or_make_folder(AT_FDCWD, options.config.workdir);
   }
   net::EventLoop loop;
   agent::Agent agent(loop, std::move(options));

@@ -108,6 +108,13 @@ def test_the_working_directory_is_the_images(api, stub):
     assert output(api, f"{stub.host}/t/w", "pwd") == "/srv/x"
 
 
+def test_a_working_directory_that_no_layer_has_is_made(api, stub):
+    """IM-06"""
+    stub.push("t/v", [busybox_layer()], {"Env": ["PATH=/bin"], "WorkingDir": "/srv/new/one"})
+    shown = output(api, f"{stub.host}/t/v", "pwd; stat -c %a:%u . .. /srv")
+    assert shown == "/srv/new/one\n755:0\n755:0\n755:0"
+
+
 LOWER = layer(("a/", None), ("a/b/", None), ("a/b/old", b"old"), ("a/keep", b"k"), ("w/", None),
               ("w/gone", b"g"), ("w/.hidden", b"h"))
 NEW = [("a/b/new", b"new"), ("a/b/sub/", None), ("a/b/sub/x", b"x")]
