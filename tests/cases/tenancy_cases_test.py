@@ -42,6 +42,7 @@ BODIES: dict[str, tuple] = {
     "POST /sandboxes/{id}/files/mkdir": (None, "?path=/tmp/d"),
     "POST /sandboxes/{id}/files/move": (None, "?path=/tmp/x&to=/tmp/y"),
     "POST /sandboxes/{id}/files/chmod": (None, "?path=/tmp/x&mode=0600"),
+    "POST /sandboxes/{id}/containers/{container}/stop": (None, ""),
     "POST /sandboxes/{id}/ssh-session": (None, ""),
     "POST /sandboxes/{id}/read-file": (None, "?path=/etc/passwd"),
     "POST /sandboxes/{id}/write-file": (b"x", "?path=/tmp/x"),
@@ -76,7 +77,8 @@ BODIES: dict[str, tuple] = {
     "DELETE /builds/{id}": (None, ""),
     "GET /builds/{id}/logs": (None, ""),
 }
-# Routes that name nothing of a team; lists that hold only what is yours are looked at below.
+# Routes that name nothing of a team, as a sign-in is a person's; lists that hold only what is
+# yours are looked at below.
 OF_NO_TEAM = {
     "POST /sandboxes", "GET /sandboxes", "POST /api/v1/sandboxes", "GET /api/v1/sandboxes",
     "GET /teams", "POST /teams", "PUT /teams", "GET /tokens", "POST /tokens", "GET /me",
@@ -86,6 +88,7 @@ OF_NO_TEAM = {
     "GET /audit-logs", "GET /audit-logs/head", "GET /activity", "GET /quotas", "GET /healthz",
     "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /login", "GET /login/callback",
     "POST /login/device", "POST /login/device/token", "POST /logout", "GET /replicas",
+    "POST /compose/check", "GET /sign-ins", "DELETE /sign-ins", "DELETE /sign-ins/{id}",
 }
 OF_THE_PLATFORM = {"PUT /teams/{team}", "DELETE /teams/{team}", "POST /teams/{team}/drain",
                    "DELETE /teams/{team}/drain", "GET /tokens/{id}/limits",
@@ -162,7 +165,7 @@ def ask(client: httpx.Client, route: str, ids: dict[str, str]) -> tuple[int, str
              "build" if path.startswith("/builds") else
              "pull" if path.startswith("/images/pulls") else "sandbox")
     target = path.format(id=ids[thing], sid=ids["sid"], team=ids["team"], log=ids["log"],
-                         subject=SECRET, host="a.example")
+                         subject=SECRET, host="a.example", container="main")
     options: dict = {"content": body} if isinstance(body, bytes) else {"json": body}
     if body is None or body == "websocket":
         options = {}
@@ -236,7 +239,7 @@ def test_no_route_but_the_open_ones_answers_without_a_valid_token(tenants, api):
         if route in open_routes:
             continue
         target = path.format(id=tenants.own["sandbox"], sid="x", team="case-b", log="1",
-                             subject="x", host="x", name="x", file="x")
+                             subject="x", host="x", name="x", file="x", container="x")
         for client in wrong:
             answer = client.request(method, target)
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer"), (
