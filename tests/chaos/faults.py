@@ -111,12 +111,18 @@ def assert_no_leak(deployed, before: dict) -> None:
 
 
 def assert_quota_used(api, sandboxes: int) -> None:
-    """The store's sum is that of the sandboxes that hold quota."""
-    rows = api.get("/sandboxes?limit=1000").json()["items"]
-    holding = [row for row in rows if row["state"] in ("starting", "ready", "deleting")]
-    used = api.get("/quotas").json()["total"]["used"]
-    assert used["sandboxes"] == len(holding) == sandboxes, (used, rows)
-    assert used["memory_mb"] == sum(row["memory_mb"] for row in holding), (used, rows)
+    """The store's sum is that of the sandboxes that hold quota, once it has been told all: a store
+    that was full or away is told in turn."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while True:
+        rows = api.get("/sandboxes?limit=1000").json()["items"]
+        holding = [row for row in rows if row["state"] in ("starting", "ready", "deleting")]
+        used = api.get("/quotas").json()["total"]["used"]
+        if (used["sandboxes"] == len(holding) == sandboxes and
+                used["memory_mb"] == sum(row["memory_mb"] for row in holding)):
+            return
+        assert time.monotonic() < deadline, (used, rows)
+        time.sleep(SETTLE_SECONDS)
 
 
 def assert_audit_is_whole(deployed) -> None:
