@@ -17,6 +17,7 @@ namespace model {
 
 using EnvironmentMap = std::map<std::string, std::string>;
 
+// In the order of a life: no state is followed by an earlier one.
 enum class SandboxState { queued, starting, ready, failed, deleting, deleted };
 std::string_view to_string(SandboxState state);
 std::optional<SandboxState> parse_sandbox_state(std::string_view text);

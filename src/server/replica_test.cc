@@ -105,6 +105,17 @@ TEST_F(ReplicaRoutes, a_start_of_one_that_lives_is_left_to_it) {
   EXPECT_EQ(b->live.find(id)->row.replica, "rep-a");
 }
 
+TEST_F(ReplicaRoutes, what_was_read_late_takes_no_state_back) {
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  store::SandboxRow late = b->live.find(id)->row;
+  ground.engine.finish_start(id);
+  ASSERT_TRUE(a->eventually([&] { return a->state(id) == "ready"; }));
+  ASSERT_EQ(b->state(id), "ready");
+  b->lifecycle.take(late);
+  EXPECT_EQ(b->live.find(id)->row.state, model::SandboxState::ready);
+}
+
 TEST_F(ReplicaRoutes, one_that_died_left_nothing_at_the_engine_that_is_in_no_table) {
   model::SandboxSpec spec;
   spec.id = "sbx-leftover0000000000000";

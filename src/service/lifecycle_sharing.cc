@@ -97,7 +97,8 @@ void Lifecycle::take(SandboxRow row) {
     drive(live);
     return;
   }
-  if (live->unwritten > 0) {
+  // Two readers of the store may end in another order than they began in: no state comes back.
+  if (live->unwritten > 0 || row.state < live->row.state) {
     return;
   }
   const SandboxState before = live->row.state;

@@ -423,9 +423,11 @@ Task<void> Sandboxes::look(std::string id, Look how) {
     co_return;  // what is known then holds
   }
   live = context_.live.find(id);
-  if (!live || live->row.state != SandboxState::starting || context_.replicas.drives(live->row)) {
+  if (!live || live->row.state != SandboxState::starting) {
     co_return;
   }
+  // Whoever drives it (it may have been taken over from one that told its clients of it) is about
+  // to say what the engine knows.
   const auto status = co_await context_.engine.get(id);
   const bool is_settled_there =
       status && (status->state == engine::State::ready || status->state == engine::State::failed);

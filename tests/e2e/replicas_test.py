@@ -281,6 +281,16 @@ class Users:
         made = http.post("/sandboxes?wait=60", json=TINY)
         assert made.status_code == 201 and made.json()["state"] == "ready", made.text
         path = f"/sandboxes/{made.json()['id']}"
+        try:
+            Users.use(http, path, number)
+        except AssertionError:
+            http.delete(path)  # the tests after this one find what they need
+            raise
+        gone = http.delete(f"{path}?wait=60")
+        assert gone.status_code == 204, gone.text
+
+    @staticmethod
+    def use(http: httpx.Client, path: str, number: int) -> None:
         for turn in range(3):
             ran = http.post(f"{path}/run", json={"command": f"sleep 0.1; echo {number} {turn}"})
             assert ran.status_code == 200, ran.text
@@ -288,8 +298,6 @@ class Users:
         written = http.put(f"{path}/files?path=/tmp/a", content=b"x" * 100_000)
         assert written.status_code in (200, 201), written.text
         assert http.get(f"{path}/files?path=/tmp/a").content == b"x" * 100_000
-        gone = http.delete(f"{path}?wait=60")
-        assert gone.status_code == 204, gone.text
 
     def stop(self) -> None:
         self.stopping.set()
