@@ -108,7 +108,7 @@ TEST_F(ReplicaRoutes, a_start_of_one_that_lives_is_left_to_it) {
 TEST_F(ReplicaRoutes, what_was_read_late_takes_no_state_back) {
   const std::string id = create(*a, "slow:latest");
   ASSERT_EQ(b->state(id), "starting");
-  store::SandboxRow late = b->live.find(id)->row;
+  const service::SandboxRow late = b->live.find(id)->row;
   ground.engine.finish_start(id);
   ASSERT_TRUE(a->eventually([&] { return a->state(id) == "ready"; }));
   ASSERT_EQ(b->state(id), "ready");
