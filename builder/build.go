@@ -17,9 +17,6 @@ import (
 	"github.com/containerd/log"
 	"github.com/distribution/reference"
 	"github.com/moby/buildkit/client"
-	"github.com/moby/buildkit/session"
-	"github.com/moby/buildkit/session/secrets/secretsprovider"
-	"github.com/moby/buildkit/session/sshforward/sshprovider"
 	"github.com/moby/buildkit/solver/errdefs"
 	spb "github.com/moby/buildkit/sourcepolicy/pb"
 	"github.com/moby/buildkit/util/progress/progressui"
@@ -148,47 +145,6 @@ func onlyGivenImages() *spb.Policy {
 		Selector: &spb.Selector{Identifier: "docker-image://*"}}}}
 }
 
-// The files of a folder by their names, which are ids; none where it is missing.
-func filesOf(folder string) (map[string]string, error) {
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	paths := map[string]string{}
-	for _, entry := range entries {
-		paths[entry.Name()] = filepath.Join(folder, entry.Name())
-	}
-	return paths, err
-}
-
-// What `RUN --mount=type=secret` and `type=ssh` are given. No step sees the files themselves.
-func givenSecrets(folder string) ([]session.Attachable, error) {
-	files, err := filesOf(filepath.Join(folder, "secrets"))
-	if err != nil {
-		return nil, err
-	}
-	values := map[string][]byte{}
-	for id, path := range files {
-		if values[id], err = os.ReadFile(path); err != nil {
-			return nil, err
-		}
-	}
-	given := []session.Attachable{secretsprovider.FromMap(values)}
-	keys, err := filesOf(filepath.Join(folder, "ssh"))
-	if err != nil || len(keys) == 0 {
-		return given, err
-	}
-	var agents []sshprovider.AgentConfig
-	for id, path := range keys {
-		agents = append(agents, sshprovider.AgentConfig{ID: id, Paths: []string{path}})
-	}
-	agent, err := sshprovider.NewSSHAgentProvider(agents)
-	if err != nil {
-		return nil, failure{reason: "build_failed", message: "ssh: " + err.Error()}
-	}
-	return append(given, agent), nil
-}
-
 func solveOptions(ctx context.Context, folder string, description *job) (*client.SolveOpt, error) {
 	store, err := openStore()
 	if err != nil {
@@ -198,7 +154,7 @@ func solveOptions(ctx context.Context, folder string, description *job) (*client
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := givenSecrets(folder)
+	given, err := attachSecrets(folder, description)
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +171,7 @@ func solveOptions(ctx context.Context, folder string, description *job) (*client
 		OCIStores:     map[string]content.Store{"bases": store},
 		SourcePolicy:  onlyGivenImages(),
 		SharedKey:     filepath.Base(folder),
-		Session:       secrets,
+		Session:       given,
 		Exports: []client.ExportEntry{{Type: client.ExporterOCI,
 			Attrs: map[string]string{"compression": "uncompressed"},
 			Output: func(map[string]string) (io.WriteCloser, error) {

@@ -15,14 +15,14 @@ import (
 	"path/filepath"
 )
 
-// What the gateway wrote of a job, in FOLDER/job.json; the context lies in FOLDER/context, the
-// secrets that steps may mount in FOLDER/secrets/ID, and private keys for ssh mounts in FOLDER/ssh/ID.
+// What the gateway wrote of a job, in FOLDER/job.json; the context lies in FOLDER/context.
 type job struct {
 	Dockerfile string            `json:"dockerfile"` // within the context; "": Dockerfile
 	Target     string            `json:"target"`
 	Platform   string            `json:"platform"`
 	Args       map[string]string `json:"args"`
 	NoCache    bool              `json:"no_cache"`
+	Secrets    bool              `json:"secrets"` // some were given (secrets.go)
 	// Where the root file system and the configuration of each base lie: FOLDER/../../bases/NAME.tar.
 	Bases map[string]string `json:"bases"`
 }

@@ -12,6 +12,7 @@ import (
 const (
 	stateFolder = "/state"
 	socketPath  = "/run/buildkit/buildkitd.sock"
+	runsFolder  = stateFolder + "/buildkit/runc-overlayfs/executor"
 	// A crashed buildkitd comes back after this; one that cannot start does not fill its log.
 	restartPause = time.Second
 )
@@ -31,12 +32,28 @@ func prepare() error {
 	if err := os.MkdirAll("/root", 0o700); err != nil {
 		return err
 	}
+	if err := prepareRuns(); err != nil {
+		return err
+	}
 	// The runtime wants a group for each step. The tree of its own is all that the builder sees.
 	err := syscall.Mount("cgroup", "/sys/fs/cgroup", "cgroup2", 0, "")
 	if err == syscall.EBUSY {
 		return nil // by an earlier run of this
 	}
 	return err
+}
+
+// What a step is run by holds its environment, and secrets may stand in that: memory alone has it.
+func prepareRuns() error {
+	const tmpfsMagic = 0x01021994
+	if err := os.MkdirAll(runsFolder, 0o711); err != nil {
+		return err
+	}
+	var status syscall.Statfs_t
+	if err := syscall.Statfs(runsFolder, &status); err != nil || status.Type == tmpfsMagic {
+		return err // or by an earlier run of this
+	}
+	return syscall.Mount("runs", runsFolder, "tmpfs", 0, "mode=0711")
 }
 
 func buildkitd() *exec.Cmd {

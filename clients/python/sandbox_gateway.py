@@ -104,6 +104,7 @@ type Command = str | Sequence[str]
 # A mode ("open", "none"), the hosts of an allow-list, or the API's own object.
 type Network = str | Sequence[str] | Mapping[str, Any]
 type Mode = int | str  # 0o644 or "0644"
+type Secret = bytes | str | os.PathLike[str]  # a value, or the path of a file that has it
 _list = list  # inside classes with a method of that name
 
 
@@ -2071,9 +2072,26 @@ class _ImageCalls:
         return (yield from _ask_json(_Request("POST", "/images/gc")))
 
 
+def _build_secrets(secrets: Mapping[str, Secret] | None,
+                   ssh: Mapping[str, Secret] | None) -> dict[str, str]:
+    """The headers that carry them."""
+    headers = {}
+    for header, given in (("X-Build-Secrets", secrets), ("X-Build-Ssh", ssh)):
+        coded = {}
+        for id, value in (given or {}).items():
+            if isinstance(value, os.PathLike):
+                value = Path(value).read_bytes()
+            coded[id] = base64.b64encode(
+                value.encode() if isinstance(value, str) else value).decode()
+        if coded:
+            headers[header] = json.dumps(coded)
+    return headers
+
+
 def _start_build(context: str | os.PathLike[str] | bytes, dockerfile: str | None,
                  target: str | None, args: Mapping[str, str] | None, team: str | None,
-                 exclude: Sequence[str]) -> Plan[Build]:
+                 exclude: Sequence[str], secrets: Mapping[str, Secret] | None = None,
+                 ssh: Mapping[str, Secret] | None = None) -> Plan[Build]:
     query = [*_without_none({"dockerfile": dockerfile, "target": target, "team": team}).items()]
     query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
     source: Any = context
@@ -2084,7 +2102,8 @@ def _start_build(context: str | os.PathLike[str] | bytes, dockerfile: str | None
         source = _joined(_tar_of(folder, exclude))
     return _read_into(Build, (yield from _ask_json(_Request(
         "POST", _with_query("/builds", query), source=source,
-        headers={"Content-Type": "application/x-tar"}, read_timeout=_IMPORT_TIMEOUT))))
+        headers={"Content-Type": "application/x-tar", **_build_secrets(secrets, ssh)},
+        read_timeout=_IMPORT_TIMEOUT))))
 
 
 def _wait_build(id: str, timeout: float | None) -> Plan[Build]:
@@ -2137,22 +2156,27 @@ class _BuildCalls:
     @_operation
     def start(self, context: str | os.PathLike[str] | bytes, *, dockerfile: str | None = None,
               target: str | None = None, args: Mapping[str, str] | None = None,
-              team: str | None = None,
-              exclude: Sequence[str] = ()) -> Plan[Build]:
+              team: str | None = None, exclude: Sequence[str] = (),
+              secrets: Mapping[str, Secret] | None = None,
+              ssh: Mapping[str, Secret] | None = None) -> Plan[Build]:
         """Sends a folder (or, as bytes, a tar: plain, gzip or zstd) to be built and returns once
-        the builder has it. A build of the same content is joined, a known result found."""
-        return (yield from _start_build(context, dockerfile, target, args, team, exclude))
+        the builder has it. A build of the same content is joined, a known result found.
+        `secrets` are what `RUN --mount=type=secret` mounts, by id, and `ssh` private keys for
+        `--mount=type=ssh`: a value, or the path of a file."""
+        return (yield from _start_build(context, dockerfile, target, args, team, exclude,
+                                        secrets, ssh))
 
     @_operation
     def dockerfile(self, text: str, *, target: str | None = None,
-                   args: Mapping[str, str] | None = None,
-                   team: str | None = None) -> Plan[Build]:
+                   args: Mapping[str, str] | None = None, team: str | None = None,
+                   secrets: Mapping[str, Secret] | None = None,
+                   ssh: Mapping[str, Secret] | None = None) -> Plan[Build]:
         """The same of one Dockerfile without a context."""
         query = [*_without_none({"target": target, "team": team}).items()]
         query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
         return _read_into(Build, (yield from _ask_json(_Request(
             "POST", _with_query("/builds", query), source=text.encode(),
-            headers={"Content-Type": "text/plain; charset=utf-8"},
+            headers={"Content-Type": "text/plain; charset=utf-8", **_build_secrets(secrets, ssh)},
             read_timeout=_IMPORT_TIMEOUT))))
 
     @_operation

@@ -138,6 +138,12 @@ void add_other_commands(CLI::App& root, Storage& to) {
       ->option_text("NAME");
   made->add_option("--build-arg", to.build.arguments, "Build argument, as often as needed")
       ->option_text("NAME=VALUE");
+  made->add_option("--secret", to.build.secrets,
+                   "What RUN --mount=type=secret,id=ID mounts, as often as needed")
+      ->option_text("id=ID,src=FILE|env=NAME");
+  made->add_option("--ssh", to.build.keys,
+                   "Private key that RUN --mount=type=ssh may sign with, as often as needed")
+      ->option_text("ID=FILE");
   made->add_option("--team", to.build.team, "Team to build for")->option_text("NAME");
   made->add_flag("-q,--quiet", to.build.quiet, "Without the log");
   add_wait(*made, to.build.wait, "until it has ended");

@@ -226,6 +226,8 @@ struct BuildOptions {
   std::string folder;  // a folder, a Dockerfile, or "-": a tar from standard input
   std::string dockerfile, target, team;
   std::vector<std::string> arguments;
+  std::vector<std::string> secrets;  // "id=ID,src=FILE", "id=ID,env=VARIABLE"
+  std::vector<std::string> keys;     // "ID=FILE"
   bool quiet = false;
   bool wait = true;
 };

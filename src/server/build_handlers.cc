@@ -91,6 +91,21 @@ Result<service::BuildOptions> parse_options(const Exchange& exchange) {
   return options;
 }
 
+// Of the two headers, each of which may be there once.
+Result<service::BuildSecrets> parse_secrets(const Exchange& exchange) {
+  const auto value = [&](std::string_view name) -> Result<std::string_view> {
+    const auto& headers = exchange.request().headers;
+    if (std::ranges::count(headers, name, &wire::http::Header::name) > 1) {
+      return base::fail_field(name, "header '", name, "' is given twice");
+    }
+    const std::string* found = exchange.request().find(name);
+    return found == nullptr ? std::string_view() : std::string_view(*found);
+  };
+  ASSIGN_OR_RETURN(const auto values, value("x-build-secrets"));
+  ASSIGN_OR_RETURN(const auto keys, value("x-build-ssh"));
+  return service::parse_build_secrets(values, keys);
+}
+
 // The context on its way from the client to a file: its own compression is taken off by what its
 // bytes say, whatever headers call it.
 class ContextSpool {
@@ -221,6 +236,7 @@ Task<Result<void>> stream_log(Application& application, Exchange& exchange, std:
 
 Task<Result<void>> create_build(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const auto options, parse_options(exchange));
+  CO_ASSIGN_OR_RETURN(auto secrets, parse_secrets(exchange));
   CO_ASSIGN_OR_RETURN(const int64_t seconds,
                       exchange.integer_parameter("wait", 0, kWaitSecondsMax, 0));
   CO_ASSIGN_OR_RETURN(const auto team, exchange.request().parameter("team"));
@@ -245,7 +261,7 @@ Task<Result<void>> create_build(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto context, spool.finish());
   CO_ASSIGN_OR_RETURN(
       auto started, co_await application.builds.start(exchange.caller(), options, std::move(digest),
-                                                      std::move(context)));
+                                                      std::move(context), std::move(secrets)));
   exchange.note("build", started.build.id);
   const bool cached = !started.fresh && started.build.state == "succeeded";
   if (seconds > 0) {

@@ -1,5 +1,6 @@
 // Ids of the engine's sandboxes that belong to image builds and to no row of the store's: a team's
-// builder, and the short-lived ones that base images are read from. Pure.
+// builder, and the short-lived ones that base images are read from; and what lies in a builder.
+// Pure.
 #pragma once
 
 #include <string>
@@ -24,6 +25,11 @@ inline std::string builder_of_team(std::string_view team) {
 // One for each build and image; it names its build, so that what is left of a dead one is found.
 inline std::string base_of_build(std::string_view build, std::string_view image) {
   return base::cat(kBasePrefix, build, "-", token_hash(image).substr(0, kNameDigits));
+}
+
+// In the builder, on a file system in memory; builder/secrets.go takes it from there.
+inline std::string secrets_of_build(std::string_view build) {
+  return base::cat("/dev/shm/", build, ".json");
 }
 
 }  // namespace service

@@ -423,12 +423,13 @@ Task<void> Builds::keep_log(const BuildRow& build) {
   }
 }
 
-// Its session with all that it runs, and its files.
+// Its session with all that it runs, and its files, the secrets that no session has taken too.
 Task<void> Builds::clear(const BuildRow& build) {
   BuilderAgent agent(context_, build.builder);
   co_await agent.ask("DELETE", cat("/sessions/", build.id), "", kAgentPatience);
   co_await agent.ask("DELETE", cat(file_target(folder_of(build)), "&recursive=1"), "",
                      kAgentPatience);
+  co_await agent.ask("DELETE", file_target(secrets_of_build(build.id)), "", kAgentPatience);
 }
 
 }  // namespace service

@@ -40,7 +40,7 @@ std::vector<std::string> own_teams(const Caller& caller) {
   return out;
 }
 
-std::string job_text(const BuildOptions& options) {
+std::string job_text(const BuildOptions& options, bool has_secrets) {
   Object arguments;
   for (const auto& [name, value] : options.arguments) {
     arguments[name] = value;
@@ -48,7 +48,8 @@ std::string job_text(const BuildOptions& options) {
   return wire::json::serialize(Object{{"dockerfile", options.dockerfile},
                                       {"target", options.target},
                                       {"platform", options.platform},
-                                      {"args", std::move(arguments)}});
+                                      {"args", std::move(arguments)},
+                                      {"secrets", has_secrets}});
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ Task<Result<std::optional<BuildRow>>> Builds::known(std::string team, std::strin
 }
 
 Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std::string digest,
-                                       base::Fd context) {
+                                       base::Fd context, BuildSecrets secrets) {
   CO_RETURN_IF_ERROR(check_allowed(caller));
   CO_ASSIGN_OR_RETURN(auto same, co_await known(caller.team, digest));
   if (same) {
@@ -121,13 +122,17 @@ Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std:
     co_return BuildStart{.build = std::move(*inserted), .fresh = false};
   }
   base::fault_point("gateway.build.inserted");
-  auto sent = co_await give_to_builder(build, options, context);
+  const Given given{.options = std::move(options),
+                    .context = std::move(context),
+                    .secrets = std::move(secrets)};
+  auto sent = co_await give_to_builder(build, given);
   if (!sent && sent.error().code == ErrorCode::disk_full) {
     // What earlier builds left there; where nothing else runs in it, it is made anew.
     broken_.insert(build.builder);
-    sent = co_await give_to_builder(build, options, context);
+    sent = co_await give_to_builder(build, given);
   }
   if (!sent) {
+    co_await clear(build);
     co_await fail(build, "builder_failed", sent.error().message);
     driven_.erase(build.id);
     co_return std::unexpected(sent.error());
@@ -137,24 +142,29 @@ Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std:
   co_return BuildStart{.build = std::move(build)};
 }
 
-Task<Result<void>> Builds::give_to_builder(const BuildRow& build, const BuildOptions& options,
-                                           const base::Fd& context) {
+Task<Result<void>> Builds::give_to_builder(const BuildRow& build, const Given& given) {
   CO_RETURN_IF_ERROR(base::with_context(co_await ensure_builder(build.team), "start the builder"));
-  co_return base::with_context(co_await send_context(build, options, context), "send the context");
+  co_return base::with_context(co_await send(build, given), "send the context");
 }
 
-Task<Result<void>> Builds::send_context(const BuildRow& build, const BuildOptions& options,
-                                        const base::Fd& context) {
+Task<Result<void>> Builds::send(const BuildRow& build, const Given& given) {
   BuilderAgent agent(context_, build.builder);
   const std::string folder = cat("/state/jobs/", build.id);
-  auto sent = co_await agent.put(cat(file_target(folder + "/context"), "&tar=1"), context);
+  auto sent = co_await agent.put(cat(file_target(folder + "/context"), "&tar=1"), given.context);
   if (!sent && sent.error().code == ErrorCode::agent_failed) {
     sent.error().code = ErrorCode::archive_invalid;  // what it says of a member
   }
   CO_RETURN_IF_ERROR(sent);
-  // Last: where it is, the context is whole.
+  if (!given.secrets.empty()) {
+    const base::Secret file = build_secrets_file(given.secrets);
+    CO_RETURN_IF_ERROR(co_await agent.ask_json(
+        "PUT", cat(file_target(secrets_of_build(build.id)), "&mode=0600"), file.reveal(),
+        kAgentPatience));
+  }
+  // Last: where it is, all is there.
   CO_RETURN_IF_ERROR(co_await agent.ask_json("PUT", file_target(folder + "/job.json"),
-                                             job_text(options), kAgentPatience));
+                                             job_text(given.options, !given.secrets.empty()),
+                                             kAgentPatience));
   co_return Result<void>{};
 }
 

@@ -14,6 +14,7 @@
 
 #include "net/task_group.h"
 #include "service/build_context.h"
+#include "service/build_secrets.h"
 #include "service/builder_agent.h"
 #include "service/caller.h"
 #include "service/registries.h"
@@ -45,8 +46,9 @@ class Builds {
   // An unnamed file for a context; it is gone when its descriptor is.
   [[nodiscard]] base::Result<base::Fd> open_spool() const;
   // `context`: the plain tar that `digest` was made of. Answers once the builder has it.
+  // `secrets` count for a build that begins here, not for one that is known or under way.
   net::Task<base::Result<BuildStart>> start(Caller caller, BuildOptions options, std::string digest,
-                                            base::Fd context);
+                                            base::Fd context, BuildSecrets secrets);
   net::Task<base::Result<BuildRow>> find(Caller caller, std::string id);
   // As find(), at the end of the build or of the time.
   net::Task<base::Result<BuildRow>> wait(Caller caller, std::string id, net::Deadline deadline);
@@ -76,10 +78,14 @@ class Builds {
   net::Task<base::Result<void>> create_builder(const Team& team, std::string id);
   net::Task<base::Result<void>> wait_ready(std::string id);
   net::Task<base::Result<void>> ensure_daemon(std::string id);
-  net::Task<base::Result<void>> send_context(const BuildRow& build, const BuildOptions& options,
-                                             const base::Fd& context);
-  net::Task<base::Result<void>> give_to_builder(const BuildRow& build, const BuildOptions& options,
-                                                const base::Fd& context);
+  // What a build is made from, all of it the request's.
+  struct Given {
+    BuildOptions options;
+    base::Fd context;
+    BuildSecrets secrets;
+  };
+  net::Task<base::Result<void>> send(const BuildRow& build, const Given& given);
+  net::Task<base::Result<void>> give_to_builder(const BuildRow& build, const Given& given);
   net::Task<base::Result<std::optional<BuildRow>>> known(std::string team, std::string digest);
 
   // build_run.cc: one build from its context to its image.

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/sys.h"
+#include "cli/build_secrets.h"
 #include "cli/context.h"
 #include "cli/copy_plan.h"
 #include "cli/folder_reader.h"
@@ -58,6 +59,8 @@ Result<BuildSource> open_source(const Context& context, const BuildOptions& opti
                                  .silence_seconds_max = kStartSilenceSeconds},
                      .folder = nullptr};
   HttpRequest& request = source.request;
+  ASSIGN_OR_RETURN(const auto secrets, build_secret_headers(options.secrets, options.keys));
+  request.headers.insert(request.headers.end(), secrets.begin(), secrets.end());
   struct stat status{};
   if (options.folder == "-") {
     request.body_fd = STDIN_FILENO;
@@ -68,7 +71,7 @@ Result<BuildSource> open_source(const Context& context, const BuildOptions& opti
   }
   if (!S_ISDIR(status.st_mode)) {
     ASSIGN_OR_RETURN(request.body, base::sys::read_file(options.folder, kDockerfileBytesMax));
-    request.headers = {{"Content-Type", "text/plain; charset=utf-8"}};
+    request.headers.front().second = "text/plain; charset=utf-8";
     return source;
   }
   const auto packing = is_loopback_url(context.http.url()) ? Packing::plain : Packing::zstd;
