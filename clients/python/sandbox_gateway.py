@@ -2184,8 +2184,12 @@ class _BuildCalls:
         return _read_into(Build, (yield from _get(f"/builds/{quote(id, safe='')}")))
 
     @_operation
-    def list(self, *, state: str | None = None, limit: int | None = None) -> Plan[_list[Build]]:
-        query = [*_without_none({"state": state}).items()]
+    def list(self, *, state: str | None = None, team: str | None = None, all: bool = False,
+             limit: int | None = None) -> Plan[_list[Build]]:
+        """Newest first, of your teams or of that one; `all`: of every team, without what the
+        messages and steps of others say."""
+        query = [*_without_none({"state": state, "team": team,
+                                 "scope": "all" if all else None}).items()]
         return [_read_into(Build, row) for row in (yield from _pages("/builds", query, limit))]
 
     @_operation

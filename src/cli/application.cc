@@ -47,6 +47,9 @@ struct Dispatch {
   }
   Result<int> operator()(const ImageGcOptions& options) const { return image_gc(context, options); }
   Result<int> operator()(const BuildOptions& options) const { return build(context, options); }
+  Result<int> operator()(const BuildListOptions& options) const {
+    return build_list(context, options);
+  }
   Result<int> operator()(const QuotaOptions& options) const { return quota(context, options); }
   Result<int> operator()(const ReplicasOptions& options) const {
     return replicas(context, options);

@@ -13,9 +13,8 @@ TEST(BuildSecretHeaders, come_from_files_and_variables) {
   const std::string path = testing::TempDir() + "build_secrets_test";
   std::ofstream(path) << "of a file";
   ::setenv("BUILD_SECRETS_TEST", "of a variable", 1);
-  const auto headers =
-      build_secret_headers({"id=a,src=" + path, "type=env,id=b,env=BUILD_SECRETS_TEST"},
-                           {"default=" + path});
+  const auto headers = build_secret_headers(
+      {"id=a,src=" + path, "type=env,id=b,env=BUILD_SECRETS_TEST"}, {"default=" + path});
   ASSERT_TRUE(headers) << headers.error().message;
   ASSERT_EQ(headers->size(), 2U);
   EXPECT_EQ(headers->at(0).first, "X-Build-Secrets");

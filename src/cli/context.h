@@ -43,7 +43,8 @@ Result<int> image_import(Context& context, const ImageImportOptions& options);
 Result<int> image_build_default(Context& context, const ImageBuildDefaultOptions& options);
 Result<int> image_gc(Context& context, const ImageGcOptions& options);
 Result<int> build(Context& context, const BuildOptions& options);
-// The same without printing: the build, which has succeeded. Interrupted, it is cancelled.
+Result<int> build_list(Context& context, const BuildListOptions& options);
+// As build() without printing: the build, which has succeeded. Interrupted, it is cancelled.
 Result<wire::json::Object> finish_build(Context& context, const BuildOptions& options);
 Result<int> quota(Context& context, const QuotaOptions& options);
 Result<int> replicas(Context& context, const ReplicasOptions& options);

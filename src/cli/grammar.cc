@@ -147,6 +147,13 @@ void add_other_commands(CLI::App& root, Storage& to) {
   made->add_option("--team", to.build.team, "Team to build for")->option_text("NAME");
   made->add_flag("-q,--quiet", to.build.quiet, "Without the log");
   add_wait(*made, to.build.wait, "until it has ended");
+  auto* builds = add_command(root, to, to.build_list, "builds", "List image builds, newest first");
+  builds->add_option("--team", to.build_list.team, "Only of that team")->option_text("TEAM");
+  builds->add_option("--limit", to.build_list.limit, "At most that many")
+      ->check(CLI::PositiveNumber)
+      ->option_text("N");
+  builds->add_flag("--all-teams", to.build_list.all_teams, "Of all teams");
+  builds->add_flag("-q,--quiet", to.build_list.quiet, "Ids only");
 
   add_command(root, to, to.quota, "quota",
               "Show what each team uses of its quota, borrows and lends");

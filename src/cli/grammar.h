@@ -32,6 +32,7 @@ struct Storage {
   ImageRemoveOptions image_remove;
   ImageImportOptions image_import;
   BuildOptions build;
+  BuildListOptions build_list;
   ImageBuildDefaultOptions image_build_default;
   ImageGcOptions image_gc;
   QuotaOptions quota;

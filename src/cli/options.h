@@ -231,6 +231,12 @@ struct BuildOptions {
   bool quiet = false;
   bool wait = true;
 };
+struct BuildListOptions {
+  std::string team;
+  int64_t limit = 0;  // 0: all
+  bool all_teams = false;
+  bool quiet = false;
+};
 struct QuotaOptions {};
 struct ReplicasOptions {};
 struct VersionOptions {};
@@ -307,18 +313,20 @@ struct ShowText {
   std::string text;
 };
 
-using Invocation = std::variant<
-    ShowText, LoginOptions, CreateOptions, ListOptions, GetOptions, RunOptions, ExecOptions,
-    CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions, ImageListOptions,
-    ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions, ImageGcOptions, BuildOptions,
-    QuotaOptions, ReplicasOptions, VersionOptions, CompletionOptions, ShellOptions, LogsOptions,
-    MetricsOptions, NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions,
-    AuditVerifyOptions, AuditHeadOptions, SessionStartOptions, SessionListOptions,
-    SessionGetOptions, SessionLogsOptions, SessionAttachOptions, SessionWriteOptions,
-    SessionKillOptions, SessionResizeOptions, SessionRemoveOptions, FileListOptions,
-    FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions, FileModeOptions,
-    FileWatchOptions, TeamListOptions, TeamGetOptions, TeamCreateOptions, TeamUpdateOptions,
-    TeamDeleteOptions, TeamMembersOptions, TokenListOptions, TokenCreateOptions, TokenRevokeOptions,
-    TokenLimitsOptions, SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
+using Invocation =
+    std::variant<ShowText, LoginOptions, CreateOptions, ListOptions, GetOptions, RunOptions,
+                 ExecOptions, CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions,
+                 ImageListOptions, ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions,
+                 ImageGcOptions, BuildOptions, BuildListOptions, QuotaOptions, ReplicasOptions,
+                 VersionOptions, CompletionOptions, ShellOptions, LogsOptions, MetricsOptions,
+                 NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions,
+                 AuditVerifyOptions, AuditHeadOptions, SessionStartOptions, SessionListOptions,
+                 SessionGetOptions, SessionLogsOptions, SessionAttachOptions, SessionWriteOptions,
+                 SessionKillOptions, SessionResizeOptions, SessionRemoveOptions, FileListOptions,
+                 FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions,
+                 FileModeOptions, FileWatchOptions, TeamListOptions, TeamGetOptions,
+                 TeamCreateOptions, TeamUpdateOptions, TeamDeleteOptions, TeamMembersOptions,
+                 TokenListOptions, TokenCreateOptions, TokenRevokeOptions, TokenLimitsOptions,
+                 SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

@@ -275,18 +275,20 @@ Task<Result<void>> create_build(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> list_builds(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"state", "limit", "cursor", "team"}));
-  CO_ASSIGN_OR_RETURN(const int64_t limit,
-                      exchange.integer_parameter("limit", 1, kListMax, kListDefault));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"state", "limit", "cursor", "team", "scope"}));
+  service::Builds::Listed wanted;
+  CO_ASSIGN_OR_RETURN(wanted.limit, exchange.integer_parameter("limit", 1, kListMax, kListDefault));
   CO_ASSIGN_OR_RETURN(const auto state, exchange.request().parameter("state"));
   CO_ASSIGN_OR_RETURN(const auto cursor, exchange.request().parameter("cursor"));
-  CO_ASSIGN_OR_RETURN(const auto team, exchange.request().parameter("team"));
+  CO_ASSIGN_OR_RETURN(wanted.team, exchange.request().parameter("team"));
+  CO_ASSIGN_OR_RETURN(wanted.all_teams, scope_parameter(exchange));
   if (state && std::ranges::find(kStates, *state) == kStates.end()) {
     co_return base::fail_field("state", "'state' is none of a build's");
   }
-  CO_ASSIGN_OR_RETURN(const auto page, co_await application.builds.list(
-                                           exchange.caller(), team.value_or(""), state.value_or(""),
-                                           limit, cursor.value_or("")));
+  wanted.state = state.value_or("");
+  wanted.cursor = cursor.value_or("");
+  CO_ASSIGN_OR_RETURN(const auto page,
+                      co_await application.builds.list(exchange.caller(), std::move(wanted)));
   wire::json::Array items;
   for (const service::BuildRow& build : page.items) {
     items.push_back(build_json(build, false));

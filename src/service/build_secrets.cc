@@ -74,9 +74,9 @@ Result<BuildSecrets> parse_build_secrets(std::string_view values, std::string_vi
   ASSIGN_OR_RETURN(out.keys, parse("X-Build-Ssh", keys));
   if (out.values.size() + out.keys.size() > BuildSecrets::kCountMax ||
       bytes_of(out.values) + bytes_of(out.keys) > BuildSecrets::kBytesMax) {
-    return fail_field(values.empty() ? "X-Build-Ssh" : "X-Build-Secrets",
-                      "a build takes at most ", BuildSecrets::kCountMax,
-                      " secrets and keys, of together ", BuildSecrets::kBytesMax, " bytes");
+    return fail_field(values.empty() ? "X-Build-Ssh" : "X-Build-Secrets", "a build takes at most ",
+                      BuildSecrets::kCountMax, " secrets and keys, of together ",
+                      BuildSecrets::kBytesMax, " bytes");
   }
   return out;
 }

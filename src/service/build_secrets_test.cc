@@ -29,9 +29,9 @@ TEST(BuildSecrets, that_are_wrong_name_their_header_and_never_what_was_given) {
   }
   for (const std::string& text :
        {std::string("hunter2"), std::string("[]"), std::string(R"({"x":"hunter2!"})"),
-        std::string(R"({"x":1})"), std::string(R"({"x":"","x":""})"),
-        std::string(R"({"../x":""})"), std::string(R"({"":""})"), std::string(R"({".x":""})"),
-        R"({")" + long_id + R"(":""})", R"({"x":")" + large + R"("})", many + "}"}) {
+        std::string(R"({"x":1})"), std::string(R"({"x":"","x":""})"), std::string(R"({"../x":""})"),
+        std::string(R"({"":""})"), std::string(R"({".x":""})"), R"({")" + long_id + R"(":""})",
+        R"({"x":")" + large + R"("})", many + "}"}) {
     const auto values = parse_build_secrets(text, "");
     const auto keys = parse_build_secrets("", text);
     ASSERT_FALSE(values) << text;

@@ -122,9 +122,8 @@ Task<Result<BuildStart>> Builds::start(Caller caller, BuildOptions options, std:
     co_return BuildStart{.build = std::move(*inserted), .fresh = false};
   }
   base::fault_point("gateway.build.inserted");
-  const Given given{.options = std::move(options),
-                    .context = std::move(context),
-                    .secrets = std::move(secrets)};
+  const Given given{
+      .options = std::move(options), .context = std::move(context), .secrets = std::move(secrets)};
   auto sent = co_await give_to_builder(build, given);
   if (!sent && sent.error().code == ErrorCode::disk_full) {
     // What earlier builds left there; where nothing else runs in it, it is made anew.
@@ -157,9 +156,9 @@ Task<Result<void>> Builds::send(const BuildRow& build, const Given& given) {
   CO_RETURN_IF_ERROR(sent);
   if (!given.secrets.empty()) {
     const base::Secret file = build_secrets_file(given.secrets);
-    CO_RETURN_IF_ERROR(co_await agent.ask_json(
-        "PUT", cat(file_target(secrets_of_build(build.id)), "&mode=0600"), file.reveal(),
-        kAgentPatience));
+    CO_RETURN_IF_ERROR(
+        co_await agent.ask_json("PUT", cat(file_target(secrets_of_build(build.id)), "&mode=0600"),
+                                file.reveal(), kAgentPatience));
   }
   // Last: where it is, all is there.
   CO_RETURN_IF_ERROR(co_await agent.ask_json("PUT", file_target(folder + "/job.json"),
@@ -291,16 +290,28 @@ Task<Result<BuildRow>> Builds::wait(Caller caller, std::string id, net::Deadline
   }
 }
 
-Task<Result<store::Page<BuildRow>>> Builds::list(Caller caller, std::string team, std::string state,
-                                                 int64_t limit, std::string cursor) {
-  if (!team.empty() && (!caller.is_in(team) || !context_.teams.find(team))) {
-    co_return base::fail(ErrorCode::not_found, "team '", team, "' does not exist");
+Task<Result<store::Page<BuildRow>>> Builds::list(Caller caller, Listed wanted) {
+  std::optional<std::vector<std::string>> teams;
+  if (wanted.team) {
+    const std::string& team = *wanted.team;
+    if ((!wanted.all_teams && !caller.is_in(team)) || !context_.teams.find(team)) {
+      co_return base::fail(ErrorCode::not_found, "team '", team, "' does not exist");
+    }
+    teams = {team};
+  } else if (!wanted.all_teams) {
+    teams = own_teams(caller);
   }
-  auto read = [this, &caller, &team, &state, limit, &cursor] {
-    return context_.store.list_builds(
-        team.empty() ? own_teams(caller) : std::vector<std::string>{team}, state, limit, cursor);
+  auto read = [this, &wanted, &teams] {
+    return context_.store.list_builds(teams, wanted.state, wanted.limit, wanted.cursor);
   };
-  co_return co_await context_.pool.run(std::move(read));
+  CO_ASSIGN_OR_RETURN(auto page, co_await context_.pool.run(std::move(read)));
+  for (BuildRow& build : page.items) {
+    if (!caller.is_in(build.team)) {
+      build.step.clear();
+      build.message.clear();
+    }
+  }
+  co_return page;
 }
 
 Task<Result<BuildRow>> Builds::cancel(Caller caller, std::string id) {

@@ -52,10 +52,16 @@ class Builds {
   net::Task<base::Result<BuildRow>> find(Caller caller, std::string id);
   // As find(), at the end of the build or of the time.
   net::Task<base::Result<BuildRow>> wait(Caller caller, std::string id, net::Deadline deadline);
-  // Of the caller's teams, or of one of them; of any one for a platform admin.
-  net::Task<base::Result<store::Page<BuildRow>>> list(Caller caller, std::string team,
-                                                      std::string state, int64_t limit,
-                                                      std::string cursor);
+  struct Listed {
+    std::optional<std::string> team;  // else those of the caller, or all
+    bool all_teams = false;
+    std::string state;
+    int64_t limit = 0;
+    std::string cursor;
+  };
+  // Of the caller's teams; of others, where those are asked for too, without what a step or a
+  // message says.
+  net::Task<base::Result<store::Page<BuildRow>>> list(Caller caller, Listed wanted);
   // Ends it; an ended one is `conflict`.
   net::Task<base::Result<BuildRow>> cancel(Caller caller, std::string id);
   // What the log has from `offset` on, at most a megabyte, and whether the build has ended.

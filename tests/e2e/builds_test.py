@@ -268,6 +268,15 @@ def test_a_build_is_its_teams(api, bb):
                 assert error_of(call) == (404, "not_found")
             assert other.get("/builds").json()["items"] == []
             assert error_of(other.get("/builds?team=default")) == (404, "not_found")
+            seen = other.get("/builds?scope=all&team=default&limit=1").json()["items"][0]
+            assert (seen["id"], seen["state"]) == (row["id"], "succeeded")
+            assert seen["message"] == "" and seen["progress"]["step"] == ""
+            wrong = failed(api, f"FROM {bb}\nRUN exit 3\n")
+            seen = other.get("/builds?scope=all&limit=1").json()["items"][0]
+            assert (seen["id"], seen["reason"]) == (wrong["id"], "step_failed")
+            assert seen["message"] == "" and wrong["message"]
+            assert error_of(other.get("/builds?scope=some")) == (422, "invalid_field")
+            assert error_of(other.get("/builds?scope=all&team=none")) == (404, "not_found")
             used = other.post("/sandboxes", json={"image": row["image"], "cpus": 0.1,
                                                   "memory_mb": 64})
             assert error_of(used) == (403, "image_not_allowed")
@@ -278,7 +287,7 @@ def test_a_build_is_its_teams(api, bb):
         api.delete(f"/tokens/{token['id']}")
         api.delete("/teams/e2e-other")
     own = api.get("/builds?team=default&limit=1").json()["items"]
-    assert own[0]["id"] == row["id"]
+    assert own[0]["id"] == wrong["id"] and own[0]["message"]
 
 
 def test_the_command_line_builds(api, bb, sandbox_cli, tmp_path):
@@ -290,6 +299,8 @@ def test_the_command_line_builds(api, bb, sandbox_cli, tmp_path):
     assert done.returncode == 0, done.stderr
     assert b"RUN echo" in done.stderr
     assert output(api, done.stdout.decode().strip(), "cat /c") == "cli 1"
+    listed = sandbox_cli("builds", "--all-teams", "--limit", "1")
+    assert listed.returncode == 0 and b"succeeded" in listed.stdout, listed
     (folder / "Dockerfile").write_text(f"FROM {bb}\nRUN exit 3\n")
     bad = sandbox_cli("build", str(folder))
     assert bad.returncode == 125 and b"step_failed" in bad.stderr, bad.stderr
@@ -301,6 +312,7 @@ def test_the_python_client_builds(deployed, bb, tmp_path):
         made = gateway.builds.wait(gateway.builds.start(tmp_path).id, timeout=WAIT)
         with gateway.create(made.image, cpus=0.5, memory_mb=64) as box:
             assert box.run(["cat", "/s"]).stdout == "sdk\n"
+        assert made.id in [row.id for row in gateway.builds.list(all=True, limit=5)]
         with pytest.raises(sandbox_gateway.BuildFailed) as error:
             gateway.builds.wait(gateway.builds.dockerfile(f"FROM {bb}\nRUN false\n").id)
         assert error.value.code == "step_failed"
