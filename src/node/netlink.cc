@@ -100,7 +100,7 @@ Result<Netlink> Netlink::open(int protocol) {
   return Netlink(std::move(socket));
 }
 
-Result<void> Netlink::run(const NetlinkBatch& batch) {
+Result<void> Netlink::run(const NetlinkBatch& batch, std::string* answers) {
   auto bytes = batch.bytes_;
   const auto first = sequence_;
   for (size_t at = 0; at < bytes.size();) {
@@ -138,6 +138,9 @@ Result<void> Netlink::run(const NetlinkBatch& batch) {
         if (answer.error != 0 && !is_answered(bytes, index)) {
           return outcome;
         }
+      } else if (answers != nullptr) {
+        answers->append(buffer.data() + at,
+                        std::min<size_t>(head.nlmsg_len, static_cast<size_t>(size) - at));
       }
       at += NLMSG_ALIGN(head.nlmsg_len);
     }

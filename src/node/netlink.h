@@ -55,8 +55,9 @@ class Netlink {
   static base::Result<Netlink> open(int protocol = 0);
 
   // Sends all requests at once; they are carried out in order. After an error the rest was tried
-  // as well: callers throw the whole thing away.
-  base::Result<void> run(const NetlinkBatch& batch);
+  // as well: callers throw the whole thing away. `answers`, where it is given, gets what requests
+  // are answered with besides: whole messages, their heads included.
+  base::Result<void> run(const NetlinkBatch& batch, std::string* answers = nullptr);
   // The interface's number; nothing (0) if there is none.
   [[nodiscard]] uint32_t index_of(const std::string& interface) const;
   // A number that no other network namespace of this boot has had: of the one it was opened in.

@@ -154,6 +154,35 @@ NetlinkBatch inner_end(uint32_t index, uint32_t address) {
   return batch;
 }
 
+void add_question(NetlinkBatch& batch, uint32_t link, std::optional<int32_t> name_space = {}) {
+  batch.begin("ask for an end", RTM_GETLINK, 0);
+  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = static_cast<int>(link)});
+  batch.attribute_number(IFLA_EXT_MASK, uint32_t{RTEXT_FILTER_SKIP_STATS});
+  if (name_space) {
+    batch.attribute_number(IFLA_TARGET_NETNSID, *name_space);
+  }
+  batch.end();
+}
+
+// A number among the attributes of a link that was asked for.
+std::optional<int32_t> link_number(std::string_view message, uint16_t type) {
+  size_t at = NLMSG_HDRLEN + NLMSG_ALIGN(sizeof(ifinfomsg));
+  while (at + sizeof(rtattr) <= message.size()) {
+    rtattr head;
+    ::memcpy(&head, message.data() + at, sizeof head);
+    if (head.rta_len < sizeof head || at + head.rta_len > message.size()) {
+      return std::nullopt;
+    }
+    if (head.rta_type == type && head.rta_len == RTA_LENGTH(sizeof(int32_t))) {
+      int32_t number = 0;
+      ::memcpy(&number, message.data() + at + RTA_LENGTH(0), sizeof number);
+      return number;
+    }
+    at += RTA_ALIGN(head.rta_len);
+  }
+  return std::nullopt;
+}
+
 struct Sysctl {
   const char* path;
   const char* value;
@@ -162,10 +191,12 @@ struct Sysctl {
 // bind port 80 nor ping without the first two. IPv6 goes off before an interface is there; "all"
 // sets the default of later ones as well.
 constexpr const char* kPingGroups = "/proc/sys/net/ipv4/ping_group_range";
-constexpr std::array<Sysctl, 3> kInnerSysctls = {{
+constexpr std::array<Sysctl, 4> kInnerSysctls = {{
     {"/proc/sys/net/ipv4/ip_unprivileged_port_start", "0"},
     {kPingGroups, "0 4294967294"},
     {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
+    // While the host's end is down (mode `none`) there is no route: what is sent fails at once.
+    {"/proc/sys/net/ipv4/conf/default/ignore_routes_with_linkdown", "1"},
 }};
 
 // Absent files are fine: a kernel without IPv6 has none of its sysctls.
@@ -395,11 +426,27 @@ Result<void> Network::set_up_host_end(uint32_t index) {
   // Of two ends the one that was up first only carries packets once the kernel's link watch has
   // run, some time later; asking for its state (kernel 6.8) makes that now. Otherwise the first
   // connection of a sandbox can wait a second for its second try.
-  batch.begin("ask for the host's end", RTM_GETLINK, 0);
-  batch.header(ifinfomsg{.ifi_family = AF_UNSPEC, .ifi_index = static_cast<int>(link)});
-  batch.attribute_number(IFLA_EXT_MASK, uint32_t{RTEXT_FILTER_SKIP_STATS});
-  batch.end();
+  add_question(batch, link);
   return host_.run(batch);
+}
+
+// What the host's end became counts for the other one once the kernel's link watch has run there;
+// asking for its state makes that now (kernel 6.8), so that routes are there or not from the next
+// packet on.
+void Network::settle_inner_end(uint32_t index) {
+  NetlinkBatch outer;
+  add_question(outer, host_.index_of(interface(index)));
+  std::string answer;
+  if (!host_.run(outer, &answer)) {
+    return;
+  }
+  const auto link = link_number(answer, IFLA_LINK);
+  const auto name_space = link_number(answer, IFLA_LINK_NETNSID);
+  if (link && name_space) {
+    NetlinkBatch inner;
+    add_question(inner, static_cast<uint32_t>(*link), name_space);
+    [[maybe_unused]] const auto asked = host_.run(inner);
+  }
 }
 
 Result<void> Network::set_host_end_down(uint32_t index) {
@@ -435,6 +482,7 @@ Result<void> Network::set_policy(uint32_t index, const model::NetworkPolicy& pol
   switch (policy.mode) {
     case model::NetworkMode::none:
       RETURN_IF_ERROR(set_host_end_down(index));
+      settle_inner_end(index);
       return end_allow_list(index);
     case model::NetworkMode::allow:
       if (policy_listener_) {
@@ -442,10 +490,13 @@ Result<void> Network::set_policy(uint32_t index, const model::NetworkPolicy& pol
       }
       RETURN_IF_ERROR(egress_.set(subnet_.address(index), model::allow_list(policy), mark));
       RETURN_IF_ERROR(set_group(index, kRestrictedGroup));
-      return set_up_host_end(index);  // going down has taken route and neighbour along
+      RETURN_IF_ERROR(set_up_host_end(index));  // going down has taken route and neighbour along
+      settle_inner_end(index);
+      return {};
     case model::NetworkMode::open:
       RETURN_IF_ERROR(set_group(index, 0));
       RETURN_IF_ERROR(set_up_host_end(index));
+      settle_inner_end(index);
       return end_allow_list(index);
   }
   return {};

@@ -89,8 +89,9 @@ class Network {
   void reuse_untouched(std::unique_ptr<SocketWatch> sockets) { sockets_ = std::move(sockets); }
   // How many of them may wait for that; more are let go at once. At first none.
   void want_spares(size_t at_most);
-  // With `none` no packet passes in either direction (loopback still works). With `allow` one is
-  // refused at once where it may not go. `mark` is a number that no other policy has, for `allow`.
+  // With `none` no packet passes in either direction (loopback still works), and inside there is no
+  // route: "Network is unreachable". With `allow` one is refused at once where it may not go.
+  // `mark` is a number that no other policy has, for `allow`.
   base::Result<void> set_policy(uint32_t index, const model::NetworkPolicy& policy, uint32_t mark);
   // Told of every allow-list before it counts (adopted ones too), and of its end (null).
   using PolicyListener =
@@ -134,6 +135,7 @@ class Network {
   bool is_as_made(const NetworkPlace& place);
   base::Result<void> set_up_host_end(uint32_t index);
   base::Result<void> set_host_end_down(uint32_t index);
+  void settle_inner_end(uint32_t index);
   base::Result<void> set_group(uint32_t index, uint32_t group);
   base::Result<void> end_allow_list(uint32_t index);
 

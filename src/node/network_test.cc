@@ -156,7 +156,7 @@ TEST_F(RealNetwork, a_sandbox_is_not_reached_from_beyond_the_host) {
   EXPECT_NE(connect_to(place.address, kSilenceMilliseconds), 0);
 }
 
-TEST_F(RealNetwork, a_closed_place_is_silent_until_it_is_opened_again) {
+TEST_F(RealNetwork, a_closed_place_is_without_a_route_until_it_is_opened_again) {
   const Outside outside("tsto0");
   const auto place = make();
   base::Fd listener;
@@ -165,9 +165,22 @@ TEST_F(RealNetwork, a_closed_place_is_silent_until_it_is_opened_again) {
     listener = listen_at("198.51.100.2");
   }
   ASSERT_TRUE(network_->set_policy(place.index, kNone, 1).has_value());
-  EXPECT_NE(connect_from(place, "198.51.100.2", kSilenceMilliseconds), 0);
+  EXPECT_EQ(connect_from(place, "198.51.100.2", kSilenceMilliseconds), ENETUNREACH);
+  {
+    const Inside inside(place.name_space);
+    const base::Fd own = listen_at(place.address);
+    EXPECT_EQ(connect_to(place.address, kConnectMillisecondsMax), 0) << "its own address";
+    const base::Fd query(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    const auto names = address_of("169.254.1.1", 53);
+    EXPECT_EQ(
+        ::sendto(query.get(), "?", 1, 0, reinterpret_cast<const sockaddr*>(&names), sizeof names),
+        -1);
+    EXPECT_EQ(errno, ENETUNREACH);
+  }
   ASSERT_TRUE(network_->set_policy(place.index, kOpen, 1).has_value());
   EXPECT_EQ(connect_from(place, "198.51.100.2", kConnectMillisecondsMax), 0);
+  ASSERT_TRUE(network_->set_policy(place.index, kNone, 1).has_value());
+  EXPECT_EQ(connect_from(place, "198.51.100.2", kSilenceMilliseconds), ENETUNREACH);
 }
 
 TEST_F(RealNetwork, a_forward_policy_of_drop_does_not_stop_sandboxes) {
