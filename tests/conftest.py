@@ -23,6 +23,10 @@ def deployed():
     # A builder that its tests can fill, and builds that end while one waits.
     one.settings.gateway_options |= {"build-storage-mb": "1024", "build-memory-mb": "1024",
                                      "build-timeout": "30"}
+    # A registry that there is nowhere but at the operator's mirror.
+    one.mirror_port = deployment.instance.free_port()
+    one.settings.gateway_options["registry-mirrors"] = (
+        f"mirrored.example.com=http://127.0.0.1:{one.mirror_port}")
     with deployment.running(one):
         yield one
         for name in ("sandbox-node", "sandbox-gateway"):

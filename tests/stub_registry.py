@@ -54,7 +54,7 @@ class StubRegistry(contextlib.AbstractContextManager):
     answers: `limited` requests of manifests are told 429 with `retry_after`; `auth` is "basic" or
     "bearer"; `redirect(digest)` names where a blob is instead."""
 
-    def __init__(self):
+    def __init__(self, port: int = 0):
         self.manifests: dict[tuple[str, str], tuple[str, bytes]] = {}
         self.blobs: dict[str, bytes] = {}
         self.asked: list[tuple[str, str, str]] = []  # method, path, scheme of the credentials
@@ -77,7 +77,7 @@ class StubRegistry(contextlib.AbstractContextManager):
 
             do_HEAD = do_GET
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.server.daemon_threads = True
         self.host = f"127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()

@@ -167,6 +167,11 @@ constexpr std::array kOptions{
            .standard = "no",
            .value = "yes|no",
            .help = "whether images may be dir:/... and tar:/... of the node's disk"},
+    Option{.name = "registry-mirrors",
+           .value = "HOST=MIRROR ...",
+           .help = "mirrors that are asked before registries, for teams that have set none of "
+                   "their own: docker.io=mirror.example.com, with http:// before one without TLS",
+           .may_be_empty = true},
     Option{.name = "build-cpus",
            .kind = Kind::decimal,
            .standard = "2",

@@ -97,6 +97,11 @@ config::Problems check_tls(const config::Settings& settings) {
 }
 
 // What no option says alone.
+Result<service::RegistryMirrors> registry_mirrors_of(const config::Settings& settings) {
+  return base::with_context(service::parse_registry_mirrors(settings.text("registry-mirrors")),
+                            "registry-mirrors");
+}
+
 config::Problems check_settings(const config::Settings& settings) {
   config::Problems problems = check_tls(settings);
   if (const auto sign_in = operator_files::read_sign_in(settings); !sign_in) {
@@ -104,6 +109,9 @@ config::Problems check_settings(const config::Settings& settings) {
   }
   if (const auto url = store::parse_store_url(store_url(settings, places_of(settings))); !url) {
     problems.push_back(url.error().message);
+  }
+  if (const auto mirrors = registry_mirrors_of(settings); !mirrors) {
+    problems.push_back(mirrors.error().message);
   }
   if (const std::string& file = settings.text("teams-file"); !file.empty()) {
     if (const auto document = operator_files::read_document(file, "teams"); !document) {
@@ -225,7 +233,7 @@ struct Gateway {
                 .replicas = replicas,
                 .local_images = settings.boolean("allow-local-images")},
         access(context),
-        registries(context),
+        registries(context, registry_mirrors_of(settings).value_or(service::RegistryMirrors{})),
         team_changes(context, access, registries),
         tokens(context, access),
         lifecycle(context, registries,

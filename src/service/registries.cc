@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/image_reference.h"
+#include "service/sign_in_settings.h"
 #include "wire/json.h"
 
 namespace service {
@@ -85,6 +86,23 @@ std::unexpected<base::Error> unknown(const std::string& host) {
 
 }  // namespace
 
+Result<RegistryMirrors> parse_registry_mirrors(std::string_view text) {
+  RegistryMirrors mirrors;
+  for (const std::string& word : words_of(text)) {
+    const size_t equals = word.find('=');
+    const std::string host = word.substr(0, equals);
+    if (equals == std::string::npos || !is_host(host) || !is_mirror(word.substr(equals + 1))) {
+      return base::fail(ErrorCode::malformed, "'", word,
+                        "' must be HOST=MIRROR, both in lower case and optionally with a port, the "
+                        "mirror optionally with http:// before it");
+    }
+    if (!mirrors.emplace(host, word.substr(equals + 1)).second) {
+      return base::fail(ErrorCode::malformed, "'", host, "' has two mirrors");
+    }
+  }
+  return mirrors;
+}
+
 net::Task<Result<void>> Registries::load() {
   std::vector<std::string> teams;
   for (const auto& [name, team] : context_.teams.all()) {
@@ -160,16 +178,21 @@ net::Task<Result<void>> Registries::remove(std::string team, std::string host) {
 Result<model::RegistryAccess> Registries::access(const std::string& team,
                                                  std::string_view image) const {
   const auto of_team = by_team_.find(team);
-  if (of_team == by_team_.end() || of_team->second.empty() || model::is_local_image_path(image)) {
+  const bool has_some = of_team != by_team_.end() && !of_team->second.empty();
+  if ((!has_some && mirrors_.empty()) || model::is_local_image_path(image)) {
     return model::RegistryAccess{};
   }
   ASSIGN_OR_RETURN(const auto reference, model::parse_image_reference(image));
+  const auto mirror = mirrors_.find(reference.registry);
+  const std::string standard = mirror == mirrors_.end() ? "" : mirror->second;
   const store::Registry* row = find(team, reference.registry);
   if (row == nullptr) {
-    return model::RegistryAccess{};
+    return model::RegistryAccess{.username = {}, .password = {}, .mirror = standard};
   }
-  model::RegistryAccess access{
-      .username = row->username, .mirror = row->mirror, .plain_http = row->plain_http};
+  model::RegistryAccess access{.username = row->username,
+                               .password = {},
+                               .mirror = row->mirror.empty() ? standard : row->mirror,
+                               .plain_http = row->plain_http};
   if (!row->secret_sealed.empty()) {
     ASSIGN_OR_RETURN(access.password,
                      context_.secrets.unseal(row->secret_sealed, purpose(row->host)));

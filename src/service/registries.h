@@ -20,9 +20,16 @@ struct RegistryView {
   bool has_secret = false;
 };
 
+// A mirror of each registry's host, as a team's entry has it.
+using RegistryMirrors = std::map<std::string, std::string>;
+// "host=mirror" as often as wanted, between blanks or commas; an error says what is not right.
+base::Result<RegistryMirrors> parse_registry_mirrors(std::string_view text);
+
 class Registries {
  public:
-  explicit Registries(Context& context) : context_(context) {}
+  // `mirrors`: the operator's, for teams that have none of their own.
+  explicit Registries(Context& context, RegistryMirrors mirrors = {})
+      : context_(context), mirrors_(std::move(mirrors)) {}
 
   net::Task<base::Result<void>> load();
   // `body`: {"username", "password" | "token", "mirror", "plain_http"}.
@@ -34,7 +41,8 @@ class Registries {
   // The team is gone from the store, with what it had here.
   void forget(const std::string& team) { by_team_.erase(team); }
 
-  // For a team's image of that name: empty access (anonymous HTTPS) where nothing is set.
+  // For a team's image of that name: anonymous HTTPS, by way of the operator's mirror where there
+  // is one, where the team has set nothing.
   [[nodiscard]] base::Result<model::RegistryAccess> access(const std::string& team,
                                                            std::string_view image) const;
 
@@ -43,6 +51,7 @@ class Registries {
   [[nodiscard]] const store::Registry* find(const std::string& team, const std::string& host) const;
 
   Context& context_;
+  RegistryMirrors mirrors_;
   std::map<std::string, ByHost> by_team_;
 };
 

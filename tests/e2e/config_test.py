@@ -50,6 +50,13 @@ def test_flag_variable_file_and_default_hold_in_this_order(deployed, tmp_path):
     assert rows["listen"] == ("default", "listen = 127.0.0.1:8080")
 
 
+@pytest.mark.parametrize("value", ["mirror.example.com", "=m", "a.example.com=https://m", "A=m",
+                                   "a.example.com=m a.example.com=n"])
+def test_a_wrong_mirror_is_named(deployed, tmp_path, value):
+    done = call(deployed, "sandbox-gateway", "config", "check", "--registry-mirrors", value)
+    assert done.returncode == 2 and "registry-mirrors: " in done.stderr, done
+
+
 @pytest.mark.parametrize("line", ["nonsense = 1", "allow-local-images = perhaps", "just words"])
 def test_a_wrong_line_stops_check_and_start(deployed, program, tmp_path, line):
     file = tmp_path / "wrong.conf"

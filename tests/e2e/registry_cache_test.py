@@ -163,6 +163,27 @@ def test_where_a_mirror_lacks_something_the_registry_itself_is_asked(api, stub):
     assert pull(api, f"{stub.host}/t/partly")["state"] == "succeeded"  # the mirror is gone
 
 
+def test_the_operators_mirror_is_for_teams_without_one(api, deployed):
+    path = "/teams/default/registries/mirrored.example.com"
+    with StubRegistry(deployed.mirror_port) as operators, StubRegistry() as own:
+        digest = operators.push("t/one", layers())
+        made = api.create("mirrored.example.com/t/one", cpus=0.1, memory_mb=32)
+        assert made["image_digest"] == digest
+        api.remove(made["id"])
+        # An entry without a mirror leaves it, one with a mirror does without it.
+        api.http.put(path, json={"plain_http": False}).raise_for_status()
+        try:
+            operators.push("t/two", layers())
+            assert pull(api, "mirrored.example.com/t/two")["state"] == "succeeded"
+            asked = len(operators.asked)
+            own.push("t/three", layers())
+            api.http.put(path, json={"mirror": f"http://{own.host}"}).raise_for_status()
+            assert pull(api, "mirrored.example.com/t/three")["state"] == "succeeded"
+            assert len(operators.asked) == asked
+        finally:
+            api.delete(path)
+
+
 def test_a_mirror_is_a_host(api):
     path = "/teams/default/registries/registry.example.com"
     for wrong in ("https://x", "http://", "a b", "x/y"):
