@@ -102,6 +102,13 @@ std::string offset_frame(uint64_t offset) {
   return make_frame(Opcode::text, base::cat("{\"type\":\"offset\",\"offset\":", offset, "}"));
 }
 
+std::string exit_frame(const RunOutcome& outcome) {
+  return make_frame(
+      Opcode::text,
+      base::cat("{\"type\":\"exit\",\"exit_code\":", outcome.exit_code, ",\"signal\":",
+                outcome.signal.empty() ? "null" : base::cat('"', outcome.signal, '"'), "}"));
+}
+
 LogFraming::Framed FrameFraming::frame(const SessionLog::Piece& piece, std::string_view bytes) {
   const wire::websocket::FrameHead head(Opcode::binary, bytes.size() + 1);
   const bool err = !terminal_ && piece.stream == OutputStream::err;
@@ -119,11 +126,7 @@ std::optional<std::string> FrameFraming::skipped(uint64_t from, uint64_t to) {
 std::string FrameFraming::finish(const Session& session, bool over) {
   std::string frames;
   if (over) {
-    const RunOutcome& outcome = session.outcome();
-    frames += make_frame(
-        Opcode::text,
-        base::cat("{\"type\":\"exit\",\"exit_code\":", outcome.exit_code, ",\"signal\":",
-                  outcome.signal.empty() ? "null" : base::cat('"', outcome.signal, '"'), "}"));
+    frames += exit_frame(session.outcome());
   }
   return frames + make_frame(Opcode::close,
                              wire::websocket::close_payload(wire::websocket::kCloseNormal, ""));

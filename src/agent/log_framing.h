@@ -71,5 +71,7 @@ class FrameFraming final : public LogFraming {
 
 // The text frame {"type":"offset","offset":N}.
 std::string offset_frame(uint64_t offset);
+// The text frame {"type":"exit","exit_code":N,"signal":…}.
+std::string exit_frame(const RunOutcome& outcome);
 
 }  // namespace agent

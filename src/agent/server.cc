@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "agent/answers.h"
+#include "agent/attach.h"
+#include "agent/command_channel.h"
 #include "agent/command_stream.h"
 #include "agent/exec.h"
 #include "agent/file_routes.h"
@@ -131,19 +133,15 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
                         co_await read_body(stream, reader, request, kRunBodyBytesMax));
     co_return co_await stream_command(agent_, stream, std::move(body));
   }
+  if (request.path == "/command" && request.method == "POST") {
+    co_return co_await connect_command(stream, reader, request);
+  }
   if (is_session_route(request.path)) {
     co_return co_await serve_session_route({.agent = agent_,
                                             .sessions = sessions_,
                                             .stream = stream,
                                             .reader = reader,
                                             .request = request});
-  }
-  if (is_stream_route(request.path)) {
-    co_return co_await serve_stream_route({.agent = agent_,
-                                           .streams = streams_,
-                                           .stream = stream,
-                                           .reader = reader,
-                                           .request = request});
   }
   if (request.path == "/files" || request.path.starts_with("/files/")) {
     co_return co_await serve_files(agent_, stream, reader, request);
@@ -162,12 +160,25 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
                                   base::cat("{\"running_commands\":", agent_.running_commands,
                                             ",\"sessions\":", sessions_.running(), "}"));
   }
-  constexpr std::string_view kKnown[] = {"/run", "/exec", "/stream", "/healthz", "/activity"};
+  constexpr std::string_view kKnown[] = {"/run",     "/exec",    "/stream",
+                                         "/command", "/healthz", "/activity"};
   if (std::ranges::find(kKnown, request.path) != std::end(kKnown)) {
     co_return base::fail(ErrorCode::method_not_allowed, request.method, " is not allowed on ",
                          request.path);
   }
   co_return base::fail(ErrorCode::not_found, "there is no route ", request.path);
+}
+
+Task<Result<void>> Server::connect_command(net::Stream& stream, net::HttpReader& reader,
+                                           const Request& request) {
+  if (!wants_websocket(request)) {
+    co_return base::fail(ErrorCode::malformed, "this route needs 'Upgrade: websocket'");
+  }
+  CO_ASSIGN_OR_RETURN(std::string body,
+                      co_await read_body(stream, reader, request, kRunBodyBytesMax));
+  CO_ASSIGN_OR_RETURN(SessionRequest command, parse_channel_request(agent_, body));
+  body = std::string();
+  co_return co_await run_command_channel(agent_, stream, reader, std::move(command));
 }
 
 Task<Result<void>> Server::run(net::Stream& stream, net::HttpReader& reader,

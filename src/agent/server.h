@@ -9,7 +9,6 @@
 #include "agent/agent.h"
 #include "agent/service.h"
 #include "agent/sessions.h"
-#include "agent/stream_routes.h"
 #include "base/fd.h"
 #include "net/http.h"
 #include "net/task_group.h"
@@ -34,13 +33,14 @@ class Server {
                            const wire::http::Request& request);
   Task<Result<void>> dispatch(net::Stream& stream, net::HttpReader& reader,
                               const wire::http::Request& request);
+  Task<Result<void>> connect_command(net::Stream& stream, net::HttpReader& reader,
+                                     const wire::http::Request& request);
   Task<Result<void>> run(net::Stream& stream, net::HttpReader& reader,
                          const wire::http::Request& request);
 
   Agent& agent_;
   base::Fd listener_;
   Sessions sessions_;
-  Streams streams_;
   std::optional<Service> service_;
   net::TaskGroup connections_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "agent/login.h"
 #include "base/log.h"
 
 namespace agent {
@@ -17,8 +18,6 @@ using std::chrono::steady_clock;
 constexpr size_t kShownBytesMax = 4096;
 // How much of a terminal is read after its command's end; a pipe tells what waits in it.
 constexpr size_t kTerminalRestMax = 64 * 1024;
-constexpr std::string_view kTerminalType = "xterm-256color";
-constexpr std::string_view kTerminalLanguage = "C.UTF-8";
 constexpr int kExitNotExecutable = 126;
 
 base::WallTime wall_now() { return base::RealClock().wall(); }
@@ -58,15 +57,7 @@ std::string show_argv(const CommandRequest& request) {
 }
 
 SessionRequest with_terminal_environment(const Agent& agent, SessionRequest request) {
-  if (request.terminal) {
-    const auto set = [&](const char* name, std::string_view value) {
-      if (!agent.config.environment.contains(name)) {
-        request.environment.try_emplace(name, value);
-      }
-    };
-    set("TERM", kTerminalType);
-    set("LANG", kTerminalLanguage);
-  }
+  add_terminal_environment(agent, request);
   return request;
 }
 

@@ -6,6 +6,7 @@
 #include "agent/attach.h"
 #include "agent/client_watch.h"
 #include "agent/log_framing.h"
+#include "agent/login.h"
 #include "base/fault.h"
 
 namespace agent {
@@ -349,20 +350,10 @@ Result<std::optional<WindowSize>> size_parameters(const Request& request) {
 
 // A login shell of the sandbox's user.
 Result<SessionRequest> login_session(Agent& agent, std::string name, WindowSize size) {
-  ASSIGN_OR_RETURN(const Identity identity, agent.accounts.find(agent.config.user));
   SessionRequest request;
-  request.program = login_shell(agent.accounts.shell_of(identity.uid));
-  // The name by which a shell knows that it is one.
-  request.argv = {base::cat("-", request.program.substr(request.program.rfind('/') + 1))};
   request.name = std::move(name);
   request.terminal = size;
-  const std::string user = agent.accounts.name_of(identity.uid);
-  for (const auto& [key, value] :
-       {std::pair{"SHELL", request.program}, std::pair{"USER", user}, std::pair{"LOGNAME", user}}) {
-    if (!value.empty() && !agent.config.environment.contains(key)) {
-      request.environment.emplace(key, value);
-    }
-  }
+  RETURN_IF_ERROR(make_login(agent, request));
   return request;
 }
 
