@@ -13,7 +13,12 @@ program(sandbox-dns dns.cc dns)
 program(sandbox-gateway gateway.cc server service engine store config tls definition)
 if(TARGET sandbox-gateway)
   target_sources(sandbox-gateway PRIVATE ${CMAKE_SOURCE_DIR}/src/main/operator_files.cc
-                 ${CMAKE_SOURCE_DIR}/src/main/gateway_places.cc)
+                 ${CMAKE_SOURCE_DIR}/src/main/gateway_places.cc
+                 ${CMAKE_SOURCE_DIR}/src/main/process.cc)
+endif()
+program(sandbox-ssh ssh.cc ssh config)
+if(TARGET sandbox-ssh)
+  target_sources(sandbox-ssh PRIVATE ${CMAKE_SOURCE_DIR}/src/main/process.cc)
 endif()
 program(sandbox cli.cc cli)
 program(sandbox-agent agent.cc agent)

@@ -24,8 +24,9 @@ from pathlib import Path
 import builder
 
 GATEWAY_UID = 64100  # numeric, unprivileged, outside every id range given to sandboxes
+SSH_UID = 64101
 PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-dns", "sandbox-agent",
-            "sandbox")
+            "sandbox-ssh", "sandbox")
 START_SECONDS = 60  # the first start formats the storage pool
 STOP_SECONDS = 45  # longer than the gateway's own patience with what runs
 POLL_SECONDS = 0.02
@@ -48,6 +49,7 @@ class Settings:
     id_base: int = 2_000_000
     port: int = 8080
     metrics_port: int = 9464
+    ssh_port: int = 0  # 0: no SSH front
     shells: int = 16
     storage_pool_mb: int = 0  # 0: the node's own rule
     store: str = ""  # a URL; empty: SQLite in the gateway's folder
@@ -56,6 +58,7 @@ class Settings:
     # More options by name, as in a configuration file.
     gateway_options: dict[str, str] = dataclasses.field(default_factory=dict)
     node_options: dict[str, str] = dataclasses.field(default_factory=dict)
+    ssh_options: dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def free_port() -> int:
@@ -140,6 +143,7 @@ class Instance:
         self.settings = settings or Settings()
         self.node = Process(state / "node.pid")
         self.gateway = Process(state / "gateway.pid")
+        self.ssh = Process(state / "ssh.pid")
 
     # --- facts ---------------------------------------------------------------------------
     @property
@@ -185,10 +189,11 @@ class Instance:
         for folder in (self.state, self.bin, self.state / "log"):
             folder.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o755)
-        gateway = self.state / "gateway"
-        gateway.mkdir(exist_ok=True)
-        gateway.chmod(0o700)
-        os.chown(gateway, GATEWAY_UID, GATEWAY_UID)
+        for name in ("gateway", "gateway-ssh"):
+            folder = self.state / name
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o700)
+            os.chown(folder, GATEWAY_UID, GATEWAY_UID)
         for parent in self.state.parents:
             if parent.stat().st_mode & 0o001 == 0:
                 raise InstanceError(
@@ -212,6 +217,7 @@ class Instance:
             settings_file.write_text(json.dumps(dataclasses.asdict(self.settings)))
         self.start_node()
         self.start_gateway()
+        self.start_ssh()
 
     def load_settings(self) -> None:
         """Takes the settings that a running instance was started with."""
@@ -252,12 +258,37 @@ class Instance:
                 "--listen", f"127.0.0.1:{s.port}",
                 "--metrics-listen", f"127.0.0.1:{s.metrics_port}",
                 "--node-socket", str(self.node_socket)]
+        groups = []
+        if s.ssh_port:
+            argv += ["--ssh-port", str(s.ssh_port), "--ssh-group", str(SSH_UID)]
+            groups = [SSH_UID]
         if s.store:
             argv += ["--store", s.store]
         argv += [f"--{name}={value}" for name, value in s.gateway_options.items()]
         self.gateway.start(argv, self.log_path("sandbox-gateway"), user=GATEWAY_UID,
-                           group=GATEWAY_UID, extra_groups=[], umask=0o077,
+                           group=GATEWAY_UID, extra_groups=groups, umask=0o077,
                            env=self.environment("gateway"))
+
+    def start_ssh(self) -> None:
+        if not self.settings.ssh_port:
+            return
+        if self.ssh.pid() is None:
+            argv = [str(self.bin / "sandbox-ssh"), "--config", "",
+                    "--listen", f"127.0.0.1:{self.settings.ssh_port}",
+                    "--gateway-socket", str(self.state / "gateway-ssh" / "gateway.sock")]
+            argv += [f"--{name}={value}" for name, value in self.settings.ssh_options.items()]
+            self.ssh.start(argv, self.log_path("sandbox-ssh"), user=SSH_UID, group=SSH_UID,
+                           extra_groups=[], umask=0o077, env=self.environment("ssh"))
+        self.wait_for("sandbox-ssh", self.ssh, self.ssh_ready)
+
+    def ssh_ready(self) -> bool:
+        """The gateway knows: a connection to it would be a login."""
+        url = f"http://127.0.0.1:{self.settings.metrics_port}/metrics"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return b"sandbox_gateway_ssh_fronts 1" in answer.read()
+        except (OSError, urllib.error.URLError):
+            return False
 
     def environment(self, role: str) -> dict[str, str]:
         """A small fixed environment; a fault point ("node.create.place") goes to its process
@@ -330,10 +361,11 @@ class Instance:
 
     # --- stop ----------------------------------------------------------------------------
     def stop(self) -> None:
-        """Ends both and takes away what the node keeps in the kernel. Images and the gateway's
+        """Ends all and takes away what the node keeps in the kernel. Images and the gateway's
         records stay in the state folder."""
         if self.gateway.pid() is not None:
             self.delete_sandboxes()
+        self.ssh.stop()
         self.gateway.stop()
         if self.node.pid() is not None:
             self.remove_leftovers()
@@ -366,6 +398,7 @@ class Instance:
         """Ends everything and deletes the state folder: for tests, and for what a killed run of
         theirs left behind."""
         self.load_settings()
+        self.ssh.kill()
         self.gateway.kill()
         self.node.kill()
         self.release_kernel_objects()

@@ -13,8 +13,10 @@ FILES = {
     "sandbox-node": [("/etc/sandbox-gateway/node.conf", "the configuration"),
                      ("/run/sandbox-gateway", "sockets, and records of what runs"),
                      ("/var/lib/sandbox-gateway/lib", "images and the sandboxes' disks")],
+    "sandbox-ssh": [("/etc/sandbox-gateway/ssh.conf", "the configuration"),
+                    ("/run/sandbox-gateway-ssh", "the gateway's socket")],
 }
-SEE_ALSO = ("sandbox(1)", "sandbox-gateway(8)", "sandbox-node(8)")
+SEE_ALSO = ("sandbox(1)", "sandbox-gateway(8)", "sandbox-node(8)", "sandbox-ssh(8)")
 
 
 def roff(text: str) -> str:

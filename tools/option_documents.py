@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAMS = ("sandbox-gateway", "sandbox-node")
+PROGRAMS = ("sandbox-gateway", "sandbox-node", "sandbox-ssh")
 
 HEAD = """\
 # Configuration

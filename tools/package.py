@@ -19,11 +19,12 @@ MAINTAINER = "Sandbox Gateway <maintainers@sandbox-gateway.example.org>"  # as i
 SHARE = f"usr/share/{NAME}"
 # Of a build, by where they go.
 PROGRAMS = {
-    "usr/sbin": ("sandbox-gateway", "sandbox-node"),
+    "usr/sbin": ("sandbox-gateway", "sandbox-node", "sandbox-ssh"),
     "usr/bin": ("sandbox",),
-    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image"),
+    f"usr/lib/{NAME}": ("sandbox-agent", "sandbox-image", "sandbox-dns"),
 }
-CONFIGURATIONS = {"sandbox-gateway": "gateway.conf", "sandbox-node": "node.conf"}
+CONFIGURATIONS = {"sandbox-gateway": "gateway.conf", "sandbox-node": "node.conf",
+                  "sandbox-ssh": "ssh.conf"}
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/sandbox",
     "zsh": "usr/share/zsh/vendor-completions/_sandbox",

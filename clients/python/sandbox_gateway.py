@@ -1723,6 +1723,12 @@ class _SandboxCalls:
         return (yield from _ask_json(_Request("POST", target, repeat=True)))
 
     @_operation
+    def ssh_session(self) -> Plan[dict[str, Any]]:
+        """A way in by SSH: `token` is the user name, good for `expiresIn` seconds at `host` and
+        `port`, whose key is `hostKey` (a line of known_hosts without the name)."""
+        return (yield from _ask_json(_Request("POST", _path(self.id, "/ssh-session"), repeat=True)))
+
+    @_operation
     def audit_logs(self, *, event: str | None = None,
                    limit: int | None = None) -> Plan[_list[dict[str, Any]]]:
         """Who did what to it and in it, newest first; also when it is gone. `event` asks for one

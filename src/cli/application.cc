@@ -59,6 +59,13 @@ struct Dispatch {
     return completion(context, options);
   }
   Result<int> operator()(const ShellOptions& options) const { return shell(context, options); }
+  Result<int> operator()(const SshOptions& options) const { return ssh(context, options); }
+  Result<int> operator()(const SshConfigOptions& options) const {
+    return ssh_config(context, options);
+  }
+  Result<int> operator()(const SshProxyOptions& options) const {
+    return ssh_proxy(context, options);
+  }
   Result<int> operator()(const LogsOptions& options) const { return logs(context, options); }
   Result<int> operator()(const MetricsOptions& options) const { return metrics(context, options); }
   Result<int> operator()(const NetworkOptions& options) const { return network(context, options); }

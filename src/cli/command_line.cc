@@ -42,6 +42,9 @@ Result<void> attach_command(const std::string& name, Storage& storage, bool has_
     }
     return {};
   }
+  if (argv.empty() && word_before_command(name).empty()) {
+    return {};  // it can do without
+  }
   if (argv.empty()) {
     return base::fail_field("argv", "the command is missing: sandbox ", name, " ",
                             word_before_command(name), " -- ls -l");

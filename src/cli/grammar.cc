@@ -175,6 +175,7 @@ void build_grammar(CLI::App& root, Storage& to) {
   root.footer("sandbox COMMAND --help says more about each. Start with: sandbox login");
   add_lifecycle_commands(root, to);
   add_work_commands(root, to);
+  add_ssh_commands(root, to);
   add_session_commands(root, to);
   add_file_commands(root, to);
   add_team_commands(root, to);

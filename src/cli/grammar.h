@@ -40,6 +40,9 @@ struct Storage {
   VersionOptions version;
   CompletionOptions completion;
   ShellOptions shell;
+  SshOptions ssh;
+  SshConfigOptions ssh_config;
+  SshProxyOptions ssh_proxy;
   LogsOptions logs;
   MetricsOptions metrics;
   NetworkOptions network;
@@ -98,6 +101,7 @@ std::string_view word_before_command(std::string_view name);
 void add_lifecycle_commands(CLI::App& root, Storage& to);
 void add_work_commands(CLI::App& root, Storage& to);
 void add_audit_commands(CLI::App& root, Storage& to);
+void add_ssh_commands(CLI::App& root, Storage& to);
 void add_session_commands(CLI::App& root, Storage& to);
 void add_file_commands(CLI::App& root, Storage& to);
 void add_team_commands(CLI::App& root, Storage& to);

@@ -83,6 +83,22 @@ struct CopyOptions {
 struct ShellOptions {
   std::string id, session;
 };
+// What ssh(1) is given behind "--".
+struct SshCommandOptions {
+  std::vector<std::string> argv;
+};
+struct SshOptions {
+  std::string id;
+  SshCommandOptions command;
+};
+struct SshConfigOptions {
+  std::string id;
+  std::string name;  // of the entry; empty: the id
+};
+struct SshProxyOptions {
+  std::string id;
+  bool host_key = false;  // prints it instead
+};
 struct LogsOptions {
   std::string id, container;
   bool follow = false;
@@ -313,20 +329,19 @@ struct ShowText {
   std::string text;
 };
 
-using Invocation =
-    std::variant<ShowText, LoginOptions, CreateOptions, ListOptions, GetOptions, RunOptions,
-                 ExecOptions, CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions,
-                 ImageListOptions, ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions,
-                 ImageGcOptions, BuildOptions, BuildListOptions, QuotaOptions, ReplicasOptions,
-                 VersionOptions, CompletionOptions, ShellOptions, LogsOptions, MetricsOptions,
-                 NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions,
-                 AuditVerifyOptions, AuditHeadOptions, SessionStartOptions, SessionListOptions,
-                 SessionGetOptions, SessionLogsOptions, SessionAttachOptions, SessionWriteOptions,
-                 SessionKillOptions, SessionResizeOptions, SessionRemoveOptions, FileListOptions,
-                 FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions,
-                 FileModeOptions, FileWatchOptions, TeamListOptions, TeamGetOptions,
-                 TeamCreateOptions, TeamUpdateOptions, TeamDeleteOptions, TeamMembersOptions,
-                 TokenListOptions, TokenCreateOptions, TokenRevokeOptions, TokenLimitsOptions,
-                 SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
+using Invocation = std::variant<
+    ShowText, LoginOptions, CreateOptions, ListOptions, GetOptions, RunOptions, ExecOptions,
+    CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions, ImageListOptions,
+    ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions, ImageGcOptions, BuildOptions,
+    BuildListOptions, QuotaOptions, ReplicasOptions, VersionOptions, CompletionOptions,
+    ShellOptions, SshOptions, SshConfigOptions, SshProxyOptions, LogsOptions, MetricsOptions,
+    NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions, AuditVerifyOptions,
+    AuditHeadOptions, SessionStartOptions, SessionListOptions, SessionGetOptions,
+    SessionLogsOptions, SessionAttachOptions, SessionWriteOptions, SessionKillOptions,
+    SessionResizeOptions, SessionRemoveOptions, FileListOptions, FileStatOptions, FileRemoveOptions,
+    FolderMakeOptions, FileMoveOptions, FileModeOptions, FileWatchOptions, TeamListOptions,
+    TeamGetOptions, TeamCreateOptions, TeamUpdateOptions, TeamDeleteOptions, TeamMembersOptions,
+    TokenListOptions, TokenCreateOptions, TokenRevokeOptions, TokenLimitsOptions, SignInListOptions,
+    SignInEndOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

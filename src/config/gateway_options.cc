@@ -9,6 +9,7 @@ namespace {
 constexpr int64_t kTotalMillicpusMax = 1'000'000'000;
 constexpr int64_t kTotalMax = int64_t{1} << 40U;
 constexpr int64_t kRetentionDaysMax = 36'500;  // a hundred years
+constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kDrainDelayMax = 3'600;
 constexpr int64_t kDrainPatienceMax = 7 * 24 * 3'600;  // the longest that a command may run
 constexpr int64_t kSkewSecondsMax = 300;               // more is a broken clock
@@ -56,6 +57,29 @@ constexpr std::array kOptions{
            .value = "FILE",
            .help = "its key (PEM, without a password), readable by the gateway's user only",
            .may_be_empty = true},
+    Option{.name = "ssh-socket",
+           .kind = Kind::path,
+           .value = "PATH",
+           .help = "where sandbox-ssh asks; empty: gateway.sock in DIR/gateway-ssh, or in "
+                   "/run/sandbox-gateway-ssh",
+           .section = "SSH",
+           .may_be_empty = true},
+    Option{.name = "ssh-group",
+           .value = "GROUP",
+           .help = "the group that may reach that socket, by name or number: one of the gateway's "
+                   "own; empty: the gateway's",
+           .may_be_empty = true},
+    Option{.name = "ssh-host",
+           .value = "HOST",
+           .help = "where clients find sandbox-ssh; empty: the host that they called the API by",
+           .may_be_empty = true},
+    Option{.name = "ssh-port",
+           .kind = Kind::number,
+           .standard = "2222",
+           .value = "PORT",
+           .help = "and its port there",
+           .least = 1,
+           .most = kPortMax},
     Option{.name = "drain-delay",
            .kind = Kind::number,
            .standard = "0",

@@ -1,10 +1,6 @@
 // sandbox-gateway: reads its settings, wires the objects, runs. Nothing else.
-#include <grp.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/resource.h>
-#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,11 +16,13 @@
 #include "engine/local/local_engine.h"
 #include "main/gateway_places.h"
 #include "main/operator_files.h"
+#include "main/process.h"
 #include "server/server.h"
 #include "service/audit_check.h"
 #include "service/browser_sign_in.h"
 #include "service/device_sign_in.h"
 #include "service/retention.h"
+#include "service/ssh.h"
 #include "service/store_follower.h"
 #include "service/store_setup.h"
 #include "store/store_url.h"
@@ -121,15 +119,6 @@ config::Problems check_settings(const config::Settings& settings) {
   return problems;
 }
 
-// Each connection and each agent channel is a descriptor.
-void raise_file_limit() {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    ::setrlimit(RLIMIT_NOFILE, &limit);
-  }
-}
-
 service::BuildLimits build_limits_of(const config::Settings& settings) {
   service::BuildLimits limits;
   limits.resources.millicpus = settings.thousandths("build-cpus");
@@ -150,27 +139,6 @@ model::Limits total_of(const config::Settings& settings) {
   const int64_t millicpus = settings.thousandths("total-cpus");
   return {millicpus == 0 ? std::nullopt : std::optional(millicpus), limit("total-memory-mb"),
           limit("total-storage-mb"), limit("total-sandboxes")};
-}
-
-// SIGTERM and SIGINT as a descriptor.
-Result<base::Fd> catch_signals() {
-  ::signal(SIGPIPE, SIG_IGN);
-  sigset_t set;
-  ::sigemptyset(&set);
-  ::sigaddset(&set, SIGTERM);
-  ::sigaddset(&set, SIGINT);
-  ::sigprocmask(SIG_BLOCK, &set, nullptr);
-  base::Fd fd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) {
-    return base::fail_errno(errno, "signalfd");
-  }
-  return fd;
-}
-
-// Takes the one that made the descriptor ready.
-void take_signal(int signals) {
-  signalfd_siginfo taken{};
-  [[maybe_unused]] const ssize_t size = ::read(signals, &taken, sizeof taken);
 }
 
 // What stands behind the sign-ins of people, where they are configured.
@@ -240,6 +208,8 @@ struct Gateway {
                   {.host_restarted = opened.host_restarted, .total = total_of(settings)}),
         sandboxes(context, lifecycle),
         commands(context),
+        ssh(context, {.host = settings.text("ssh-host"), .port = settings.number("ssh-port")},
+            std::move(opened.ssh_host_key)),
         tickets(context),
         usage(context),
         images(context, registries, places.data),
@@ -275,9 +245,11 @@ struct Gateway {
                     .engine = engine,
                     .default_sandbox = default_sandbox,
                     .metrics = metrics,
-                    .coders = {.pool = coders}},
+                    .coders = {.pool = coders},
+                    .ssh = &ssh},
         api(application, server::Surface::all),
         metrics_api(application, server::Surface::metrics),
+        ssh_api(application, server::Surface::ssh),
         journal_group(loop),
         background(loop),
         group(loop) {}
@@ -285,6 +257,7 @@ struct Gateway {
   Result<uint16_t> listen();
   net::Task<Result<void>> apply_teams_file();
   void take_sign_ins(service::SignInSettings of_people);
+  void listen_for_ssh(const Places& places);
   net::Task<Result<void>> start();
   net::Task<void> announce(int signals);
   net::Task<void> hurry(int signals);
@@ -319,6 +292,7 @@ struct Gateway {
   service::Lifecycle lifecycle;
   service::Sandboxes sandboxes;
   service::Commands commands;
+  service::Ssh ssh;
   service::Tickets tickets;
   service::UsageHistory usage;
   service::Images images;
@@ -333,6 +307,7 @@ struct Gateway {
   server::Application application;
   server::Server api;
   server::Server metrics_api;
+  server::Server ssh_api;
   std::optional<tls::Front> front;  // where HTTPS is configured
   bool failed = false;
   net::TaskGroup journal_group;
@@ -392,6 +367,17 @@ void Gateway::take_sign_ins(service::SignInSettings of_people) {
   application.devices = &signing_in->devices;
 }
 
+// Before the loop runs. Without a place for its socket there is no SSH.
+void Gateway::listen_for_ssh(const Places& places) {
+  auto socket = gateway_places::listen_for_ssh(settings, places);
+  if (!socket) {
+    log.warning("no SSH front can come", {{"error", socket.error().message}});
+    return;
+  }
+  ssh_api.listen(std::move(*socket));
+  ssh_api.start();
+}
+
 net::Task<Result<void>> Gateway::start() {
   journal_group.spawn(journal.run());
   journal_group.spawn(audit.run());
@@ -434,14 +420,14 @@ net::Task<void> Gateway::hurry(int signals) {
   const auto wake =
       co_await loop.wait(signals, net::EventLoop::Direction::read, net::Deadline::never());
   if (wake == net::EventLoop::Wake::ready) {
-    take_signal(signals);
+    process::take_signal(signals);
     api.hurry();
   }
 }
 
 // Serves on while it says that it will stop.
 net::Task<void> Gateway::announce(int signals) {
-  take_signal(signals);
+  process::take_signal(signals);
   const std::chrono::seconds delay(settings.number("drain-delay"));
   log.info("gateway drains", {{"delay_s", delay.count()}, {"running", api.running()}});
   application.draining = true;
@@ -449,7 +435,7 @@ net::Task<void> Gateway::announce(int signals) {
   const auto wake =
       co_await loop.wait(signals, net::EventLoop::Direction::read, net::Deadline::after(delay));
   if (wake == net::EventLoop::Wake::ready) {
-    take_signal(signals);
+    process::take_signal(signals);
   }
   log.info("gateway refuses new work", {{"running", api.running()}});
 }
@@ -459,6 +445,7 @@ net::Task<void> Gateway::stop(int signals) {
   const auto deadline = net::Deadline::after(patience);
   net::TaskGroup hurrying(loop);
   hurrying.spawn(hurry(signals));
+  co_await ssh_api.stop(deadline);
   co_await api.stop(deadline);
   hurrying.cancel();
   co_await hurrying.join();
@@ -512,7 +499,7 @@ int run_migrate(const config::Settings& settings, std::string_view word) {
 }
 
 Result<bool> run_gateway(const config::Settings& settings) {
-  raise_file_limit();
+  process::raise_file_limit();
   ::umask(0077);
   const Places places = places_of(settings);
   RETURN_IF_ERROR(base::sys::make_folders(places.data, kStateMode));
@@ -520,9 +507,10 @@ Result<bool> run_gateway(const config::Settings& settings) {
   base::Log log(STDERR_FILENO, log_level(settings));
   ASSIGN_OR_RETURN(auto sign_in, operator_files::read_sign_in(settings));
   ASSIGN_OR_RETURN(auto opened, gateway_places::open_places(settings, places, random, log));
-  ASSIGN_OR_RETURN(auto signals, catch_signals());
+  ASSIGN_OR_RETURN(auto signals, process::catch_signals());
   Gateway gateway(settings, places, std::move(opened));
   gateway.take_sign_ins(std::move(sign_in));
+  gateway.listen_for_ssh(places);
   gateway.group.spawn(gateway.run(std::move(signals)));
   gateway.loop.run();
   // The last coroutine ends in the turn after the one that stopped the loop.

@@ -1,5 +1,10 @@
 #include "main/gateway_places.h"
 
+#include <errno.h>
+#include <grp.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/sys.h"
 #include "service/bootstrap.h"
 #include "service/store_key.h"
@@ -23,6 +28,17 @@ Result<bool> note_boot(const std::string& data_folder) {
   return noted.has_value();
 }
 
+Result<gid_t> find_group(const std::string& name) {
+  if (const auto number = base::parse_number<gid_t>(name)) {
+    return *number;
+  }
+  const struct group* const found = ::getgrnam(name.c_str());  // before there are threads
+  if (found == nullptr) {
+    return base::fail(base::ErrorCode::not_found, "ssh-group: there is no group \"", name, "\"");
+  }
+  return found->gr_gid;
+}
+
 }  // namespace
 
 Places places_of(const config::Settings& settings) {
@@ -35,6 +51,11 @@ Places places_of(const config::Settings& settings) {
   }
   if (!socket.empty()) {
     places.node_socket = socket;
+  }
+  places.ssh_socket = settings.text("ssh-socket");
+  if (places.ssh_socket.empty()) {
+    places.ssh_socket = state.empty() ? "/run/sandbox-gateway-ssh/gateway.sock"
+                                      : state + "/gateway-ssh/gateway.sock";
   }
   return places;
 }
@@ -55,6 +76,7 @@ Result<Opened> open_places(const config::Settings& settings, const Places& place
   ASSIGN_OR_RETURN(auto locks, service::lock_places(places.data, url));
   ASSIGN_OR_RETURN(auto store, service::open_store(url, log));
   ASSIGN_OR_RETURN(auto box, service::open_secret_box(*store, places.data + "/secret.key", random));
+  ASSIGN_OR_RETURN(auto ssh_host_key, service::open_ssh_host_key(*store, box));
   RETURN_IF_ERROR(service::make_admin_token(*store, places.data + "/admin.token", random, clock));
   ASSIGN_OR_RETURN(auto teams, service::Teams::load(*store));
   ASSIGN_OR_RETURN(auto replica, service::read_replica_id(places.data, random));
@@ -70,8 +92,28 @@ Result<Opened> open_places(const config::Settings& settings, const Places& place
                 .changes = std::move(changes),
                 .teams = std::move(teams),
                 .secrets = std::move(box),
+                .ssh_host_key = std::move(ssh_host_key),
                 .replica = std::move(replica),
                 .host_restarted = host_restarted};
+}
+
+Result<base::Fd> listen_for_ssh(const config::Settings& settings, const Places& places) {
+  constexpr mode_t kFolderMode = 0710;
+  constexpr mode_t kSocketMode = 0660;
+  constexpr int kBacklog = 1024;
+  const std::string folder = places.ssh_socket.substr(0, places.ssh_socket.rfind('/'));
+  RETURN_IF_ERROR(base::sys::make_folder(folder, kFolderMode));
+  ASSIGN_OR_RETURN(auto socket, base::sys::listen_unix(places.ssh_socket, kSocketMode, kBacklog));
+  if (const std::string& name = settings.text("ssh-group"); !name.empty()) {
+    constexpr auto kSameOwner = static_cast<uid_t>(-1);
+    ASSIGN_OR_RETURN(const gid_t group, find_group(name));
+    if (::chown(folder.c_str(), kSameOwner, group) != 0 ||
+        ::chmod(folder.c_str(), kFolderMode) != 0 ||
+        ::chown(places.ssh_socket.c_str(), kSameOwner, group) != 0) {
+      return base::fail_errno(errno, "give ", folder, " to the group of ssh-group");
+    }
+  }
+  return socket;
 }
 
 }  // namespace gateway_places

@@ -10,6 +10,7 @@
 #include "base/random.h"
 #include "config/settings.h"
 #include "service/secret_box.h"
+#include "service/ssh_host_key.h"
 #include "service/teams.h"
 #include "store/change_feed.h"
 #include "store/store.h"
@@ -21,6 +22,7 @@ using base::Result;
 struct Places {
   std::string node_socket;  // beside it are the folders of sandboxes
   std::string data;         // the gateway's own
+  std::string ssh_socket;   // where the SSH front asks; empty: nowhere
 };
 
 Places places_of(const config::Settings& settings);
@@ -33,9 +35,14 @@ struct Opened {
   std::optional<store::ChangeFeed> changes;  // where others can be on the store
   service::Teams teams;
   service::SecretBox secrets;
+  service::SshHostKey ssh_host_key;
   std::string replica;
   bool host_restarted = false;
 };
+
+// The listening socket of the SSH front, in a folder of its own that the front's group may enter.
+// Blocks. not_found: the folder is not there and cannot be made.
+Result<base::Fd> listen_for_ssh(const config::Settings& settings, const Places& places);
 
 // Blocks. The folder of data exists; `random` outlives what is opened.
 Result<Opened> open_places(const config::Settings& settings, const Places& places,

@@ -23,6 +23,7 @@ namespace service {
 class SignIn;
 class BrowserSignIn;
 class DeviceSignIn;
+class Ssh;
 }  // namespace service
 
 namespace server {
@@ -56,6 +57,7 @@ struct Application {
   service::SignIn* people = nullptr;           // nullptr: nobody signs in here
   service::BrowserSignIn* browsers = nullptr;  // nullptr: people do not sign in here
   service::DeviceSignIn* devices = nullptr;    // likewise
+  service::Ssh* ssh = nullptr;                 // nullptr: SSH is off
   // The gateway is about to stop: /readyz says so, and each answer ends its connection, so that a
   // balancer and its clients go elsewhere while all of it is still served.
   bool draining = false;

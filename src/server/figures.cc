@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/sys.h"
+#include "service/ssh.h"
 
 namespace server {
 namespace {
@@ -193,6 +194,20 @@ int64_t resident_bytes() {
   return pages.value_or(0) * ::sysconf(_SC_PAGESIZE);
 }
 
+void write_ssh(MetricsText& text, const service::Ssh& ssh) {
+  text.gauge("ssh_fronts", "SSH fronts that are connected");
+  text.value("", number(ssh.fronts()));
+  text.gauge("ssh_connections", "SSH connections that have signed in");
+  text.value("", number(ssh.connections()));
+  text.counter("ssh_logins_total", "SSH logins, by result");
+  text.value(label("result", "accepted"), number(ssh.counts().accepted));
+  text.value(label("result", "refused"), number(ssh.counts().refused));
+  text.counter("ssh_tunnels_total", "SSH connections that came as WebSockets");
+  text.value("", number(ssh.counts().tunnels));
+  text.counter("ssh_dropped_total", "SSH connections that the front's limits ended unheard");
+  text.value("", number(ssh.counts().dropped));
+}
+
 void write_process(MetricsText& text, const Load& load) {
   constexpr uint64_t kUsPerSecond = 1'000'000;
   rusage usage{};
@@ -226,6 +241,9 @@ std::string figures_text(const Application& application,
   }
   write_commands(text, application);
   write_refusals(text, application);
+  if (application.ssh != nullptr) {
+    write_ssh(text, *application.ssh);
+  }
   write_parts(text, application);
   MetricsText process("process_");
   write_process(process, application.overload.load());

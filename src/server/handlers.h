@@ -85,13 +85,6 @@ Task<Result<void>> resize_session(Application& application, Exchange& exchange);
 Task<Result<void>> attach_session(Application& application, Exchange& exchange);
 Task<Result<void>> open_terminal(Application& application, Exchange& exchange);
 
-// stream_handlers.cc
-Task<Result<void>> open_tcp_stream(Application& application, Exchange& exchange);
-Task<Result<void>> open_socket_stream(Application& application, Exchange& exchange);
-Task<Result<void>> open_listener(Application& application, Exchange& exchange);
-Task<Result<void>> accept_stream(Application& application, Exchange& exchange);
-Task<Result<void>> open_helper_stream(Application& application, Exchange& exchange);
-
 // file_handlers.cc
 Task<Result<void>> get_file(Application& application, Exchange& exchange);
 Task<Result<void>> put_file(Application& application, Exchange& exchange);
@@ -101,18 +94,29 @@ Task<Result<void>> move_file(Application& application, Exchange& exchange);
 Task<Result<void>> watch_files(Application& application, Exchange& exchange);
 Task<Result<void>> change_file_mode(Application& application, Exchange& exchange);
 
-// v1_handlers.cc; ssh_session is both APIs'
+// v1_handlers.cc
 Task<Result<void>> v1_create_sandbox(Application& application, Exchange& exchange);
 Task<Result<void>> v1_list_sandboxes(Application& application, Exchange& exchange);
 Task<Result<void>> v1_get_sandbox(Application& application, Exchange& exchange);
 Task<Result<void>> v1_delete_sandbox(Application& application, Exchange& exchange);
-Task<Result<void>> ssh_session(Application& application, Exchange& exchange);
 // v1_exec.cc, v1_files.cc, v1_audit.cc
 Task<Result<void>> v1_exec(Application& application, Exchange& exchange);
 Task<Result<void>> v1_read_file(Application& application, Exchange& exchange);
 Task<Result<void>> v1_write_file(Application& application, Exchange& exchange);
 Task<Result<void>> v1_audit_logs(Application& application, Exchange& exchange);
 Task<Result<void>> v1_audit_log(Application& application, Exchange& exchange);
+
+// ssh_handlers.cc; ssh_session is both APIs', from ssh_front on it is the front that asks
+Task<Result<void>> ssh_session(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_tunnel(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_front(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_connect(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_command(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_helper(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_tcp(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_unix(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_listen(Application& application, Exchange& exchange);
+Task<Result<void>> ssh_accept(Application& application, Exchange& exchange);
 
 // image_handlers.cc
 Task<Result<void>> list_images(Application& application, Exchange& exchange);

@@ -7,6 +7,7 @@
 #include "server/audit_record.h"
 #include "server/gate.h"
 #include "server/session_cookie.h"
+#include "server/ssh_routes.h"
 #include "server/websocket.h"
 #include "wire/json.h"
 
@@ -20,8 +21,7 @@ constexpr base::Milliseconds kStopLook{20};
 
 Result<uint16_t> Server::listen(const std::string& address) {
   ASSIGN_OR_RETURN(auto socket, net::listen_tcp(address, kBacklog));
-  listener_.emplace(application_.loop, std::move(socket));
-  group_.spawn(accept_all());
+  listen(std::move(socket));
   return listener_->port();
 }
 
@@ -120,7 +120,9 @@ Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader, Conne
 
 Task<size_t> Server::dispatch(Exchange& exchange) {
   size_t route = SIZE_MAX;
-  auto match = find_route(exchange.request().method, exchange.request().path);
+  const wire::http::Request& request = exchange.request();
+  auto match = surface_ == Surface::ssh ? find_ssh_route(request.method, request.path)
+                                        : find_route(request.method, request.path);
   Result<void> done;
   if (match) {
     route = match->index;
@@ -208,6 +210,10 @@ Task<Result<void>> Server::let_in(Exchange& exchange, const Route& route) {
 Task<Result<void>> Server::handle(Exchange& exchange, Match match) {
   const Route& route = *match.route;
   exchange.set_segments(std::move(match.segments));
+  if (surface_ == Surface::ssh) {
+    exchange.audit().event = route.event;
+    co_return co_await route.handler(application_, exchange);
+  }
   if (stopping_ && route.scope != service::Scope::open && route.scope != service::Scope::metrics) {
     co_return base::fail(ErrorCode::draining, "the gateway is about to stop: ask again");
   }

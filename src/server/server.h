@@ -14,7 +14,8 @@
 
 namespace server {
 
-enum class Surface { all, metrics };  // metrics: /metrics and /healthz, without a token
+// metrics: /metrics and /healthz, without a token; ssh: what the SSH front asks (ssh_routes.h).
+enum class Surface { all, metrics, ssh };
 
 class Server {
  public:
@@ -25,6 +26,11 @@ class Server {
   void start() { group_.spawn(watch_access()); }
   // Binds and accepts; the port.
   Result<uint16_t> listen(const std::string& address);
+  // The same on a socket that listens already.
+  void listen(base::Fd socket) {
+    listener_.emplace(application_.loop, std::move(socket));
+    group_.spawn(accept_all());
+  }
   // Serves a connection that is there already; `remote` is its client's address.
   void adopt(base::Fd client, std::string remote) {
     if (!stopped_) {

@@ -111,11 +111,4 @@ Task<Result<void>> v1_delete_sandbox(Application& application, Exchange& exchang
   co_return co_await exchange.answer_json(200, "{}");
 }
 
-Task<Result<void>> ssh_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
-  CO_ASSIGN_OR_RETURN(const auto use,
-                      application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return base::fail(ErrorCode::ssh_unavailable, "there is no SSH front here");
-}
-
 }  // namespace server

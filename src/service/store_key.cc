@@ -4,6 +4,7 @@
 
 #include "base/sys.h"
 #include "base/text.h"
+#include "service/ssh_host_key.h"
 
 namespace service {
 namespace {
@@ -19,7 +20,7 @@ std::unexpected<base::Error> wrong_key(const std::string& key_file, std::string_
   return base::fail(ErrorCode::conflict, key_file, " ", what,
                     ": copy the file of a gateway that uses this store. Where no copy is left, "
                     "'sandbox-gateway migrate forget-key' gives up what it sealed (the environment "
-                    "of queued sandboxes, passwords of registries)");
+                    "of queued sandboxes, passwords of registries, the SSH host key)");
 }
 
 }  // namespace
@@ -41,7 +42,10 @@ Result<SecretBox> open_secret_box(store::Store& store, const std::string& key_fi
   return box;
 }
 
-Result<void> forget_key(store::Store& store) { return store.forget_fact(kFact); }
+Result<void> forget_key(store::Store& store) {
+  RETURN_IF_ERROR(forget_ssh_host_key(store));
+  return store.forget_fact(kFact);
+}
 
 Result<std::string> read_replica_id(const std::string& data_folder, base::Random& random) {
   const std::string file = data_folder + "/replica-id";

@@ -15,7 +15,7 @@ wait_for() {
   return 1
 }
 
-systemctl enable --now sandbox-node sandbox-gateway
+systemctl enable --now sandbox-node sandbox-gateway sandbox-ssh
 wait_for test -s /var/lib/sandbox-gateway/gateway/admin.token
 SANDBOX_GATEWAY_TOKEN=$(cat /var/lib/sandbox-gateway/gateway/admin.token)
 export SANDBOX_GATEWAY_TOKEN
@@ -26,9 +26,11 @@ systemctl restart sandbox-node
 systemctl restart sandbox-gateway
 wait_for sandbox list
 sandbox exec "$box" -- echo "it outlives both"
+wait_for sandbox ssh-config "$box"
+echo "ssh: with an entry"
 sandbox rm "$box"
 pid=$(systemctl show --property MainPID --value sandbox-gateway)
 grep -E "^(CapBnd|NoNewPrivs|Seccomp):" "/proc/$pid/status"
-systemctl stop sandbox-gateway sandbox-node
-systemctl show --property Result sandbox-gateway sandbox-node
+systemctl stop sandbox-ssh sandbox-gateway sandbox-node
+systemctl show --property Result sandbox-ssh sandbox-gateway sandbox-node
 echo "all done"

@@ -113,7 +113,7 @@ def test_configuration_is_kept_on_upgrade_and_right(content):
 
 
 @pytest.mark.parametrize("page", ["man1/sandbox.1", "man8/sandbox-gateway.8",
-                                  "man8/sandbox-node.8"])
+                                  "man8/sandbox-node.8", "man8/sandbox-ssh.8"])
 def test_manual_pages_are_without_a_warning(content, page):
     file = content / "usr/share/man" / f"{page}.gz"
     done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", file],
@@ -159,12 +159,12 @@ def test_installing_makes_user_and_folders(clean_root):
     data = (clean_root / "var/lib/sandbox-gateway/gateway").stat()
     assert (data.st_uid, data.st_mode & 0o777) == (uid, 0o700)
     assert (clean_root / "var/lib/sandbox-gateway").stat().st_mode & 0o777 == 0o755
-    for name in ("gateway.conf", "node.conf"):
+    for name in ("gateway.conf", "node.conf", "ssh.conf"):
         assert (clean_root / "etc/sandbox-gateway" / name).stat().st_uid == 0
     run("chroot", clean_root, "sandbox", "--version")
 
 
-@pytest.mark.parametrize("name", ["sandbox-gateway", "sandbox-node"])
+@pytest.mark.parametrize("name", ["sandbox-gateway", "sandbox-node", "sandbox-ssh"])
 def test_units_are_verified(clean_root, name):
     done = subprocess.run(["systemd-analyze", "verify", "--man=no", f"--root={clean_root}",
                            f"{name}.service"], capture_output=True, text=True)
@@ -251,7 +251,8 @@ def test_systemd_starts_it_by_one_line_and_sandboxes_outlive_both(configured_roo
     assert "it outlives both" in lines
     assert "CapBnd:\t0000000000000000" in lines
     assert "NoNewPrivs:\t1" in lines and "Seccomp:\t2" in lines
-    assert lines.count("Result=success") == 2
+    assert "ssh: with an entry" in lines
+    assert lines.count("Result=success") == 3
 
 
 def test_it_can_be_purged(clean_root):

@@ -1,0 +1,65 @@
+"""OpenSSH's client against an instance's SSH front."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import deployment
+import instance
+
+OPTIONS = ["-F", "none", "-o", "StrictHostKeyChecking=yes", "-o", "BatchMode=yes",
+           "-o", "ConnectTimeout=20"]
+
+
+def make_instance(name: str, subnet: str, id_base: int, **ssh_options) -> instance.Instance:
+    one = deployment.make_instance(name, subnet, id_base, shells=4)
+    one.settings.ssh_port = instance.free_port()
+    one.settings.ssh_options = {key.replace("_", "-"): str(value)
+                                for key, value in ssh_options.items()}
+    return one
+
+
+class Ssh:
+    """The clients' command lines for one sandbox."""
+
+    def __init__(self, api, box: str, folder: Path):
+        self.api, self.box, self.folder = api, box, folder
+        self.known_hosts = folder / "known_hosts"
+
+    def session(self) -> dict:
+        answer = self.api.post(f"/sandboxes/{self.box}/ssh-session")
+        assert answer.status_code == 200, answer.text
+        told = answer.json()
+        self.known_hosts.write_text(f"[{told['host']}]:{told['port']} {told['hostKey']}\n")
+        return told
+
+    @property
+    def options(self) -> list[str]:
+        return [*OPTIONS, "-o", f"UserKnownHostsFile={self.known_hosts}"]
+
+    def argv(self, *words: str, token: str | None = None, options=()) -> list[str]:
+        told = self.session()
+        return ["ssh", *self.options, *options, "-p", str(told["port"]), "-l",
+                token or told["token"], told["host"], *words]
+
+    def run(self, *words: str, stdin: bytes | None = b"", seconds: float = 60, token=None,
+            options=(), **more) -> subprocess.CompletedProcess:
+        return subprocess.run(self.argv(*words, token=token, options=options), input=stdin,
+                              capture_output=True, timeout=seconds, check=False,
+                              env=environment(), **more)
+
+    def start(self, *words: str, options=(), **more) -> subprocess.Popen:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(self.argv(*words, options=options), env=environment(),
+                                **{**pipes, **more})
+
+    def copy_target(self) -> tuple[list[str], str]:
+        """Options and "user@host" as scp and sftp take them."""
+        told = self.session()
+        return ([*self.options, "-P", str(told["port"]), "-o", f"User={told['token']}"],
+                told["host"])
+
+
+def environment() -> dict:
+    kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
+    return {**kept, "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm"}
