@@ -160,6 +160,18 @@ std::string find_name(std::string_view passwd, uint32_t uid) {
   return user ? std::string(user->name) : std::string();
 }
 
+std::string find_group_name(std::string_view group, uint32_t gid) {
+  std::string found;
+  for_each_line<3>(group, [&](const std::array<std::string_view, 3>& fields) {
+    if (parse_id(fields[2]) != gid) {
+      return false;
+    }
+    found = fields[0];
+    return true;
+  });
+  return found;
+}
+
 Accounts::Accounts(std::string passwd_path, std::string group_path) {
   passwd_.path = std::move(passwd_path);
   group_.path = std::move(group_path);
@@ -204,6 +216,12 @@ std::string Accounts::name_of(uint32_t uid) {
   last_.reset();
   refresh(passwd_);
   return find_name(passwd_.text, uid);
+}
+
+std::string Accounts::group_name_of(uint32_t gid) {
+  last_.reset();
+  refresh(group_);
+  return find_group_name(group_.text, gid);
 }
 
 Result<Identity> Accounts::find(std::string_view user) {

@@ -40,6 +40,8 @@ Result<Identity> resolve_user(std::string_view user, std::string_view passwd,
 // The seventh and the first field of that user's line in `passwd`; empty without one.
 std::string find_shell(std::string_view passwd, uint32_t uid);
 std::string find_name(std::string_view passwd, uint32_t uid);
+// The name of the group with that number in `group`; empty without one.
+std::string find_group_name(std::string_view group, uint32_t gid);
 
 // uid and gid of an `owner=`: like resolve_user, but without a group the user's own is taken.
 class Accounts {
@@ -51,6 +53,8 @@ class Accounts {
   std::string shell_of(uint32_t uid);
   // Its first name there; empty without one.
   std::string name_of(uint32_t uid);
+  // The same of a group in /etc/group.
+  std::string group_name_of(uint32_t gid);
 
  private:
   struct Source {

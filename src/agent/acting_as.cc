@@ -18,10 +18,21 @@ bool become(uint32_t uid, uint32_t gid) {
          static_cast<uint32_t>(::setfsuid(kAsk)) == uid;
 }
 
+constexpr long kKeep = -1;
+
+// The plain calls, see below: the effective ids only, so that there is a way back.
+bool become_fully(uint32_t uid, uint32_t gid) {
+  return ::syscall(SYS_setresgid, kKeep, gid, kKeep) == 0 &&
+         ::syscall(SYS_setresuid, kKeep, uid, kKeep) == 0;
+}
+
+bool differs_from_agent(const Identity& identity) {
+  return identity.uid != 0 || identity.gid != 0 || !identity.groups.empty();
+}
+
 }  // namespace
 
-ActingAs::ActingAs(const Identity& identity)
-    : changed_(identity.uid != 0 || identity.gid != 0 || !identity.groups.empty()) {
+ActingAs::ActingAs(const Identity& identity) : changed_(differs_from_agent(identity)) {
   if (!changed_) {
     return;
   }
@@ -38,6 +49,29 @@ ActingAs::~ActingAs() {
     return;
   }
   const bool back = become(0, 0) && ::syscall(SYS_setgroups, 0, nullptr) == 0;
+  if (!back) {
+    std::abort();
+  }
+}
+
+ActingFullyAs::ActingFullyAs(const Identity& identity) : changed_(differs_from_agent(identity)) {
+  if (!changed_) {
+    return;
+  }
+  const long groups = ::syscall(SYS_setgroups, identity.groups.size(), identity.groups.data());
+  if (groups != 0 || !become_fully(identity.uid, identity.gid)) {
+    std::abort();
+  }
+}
+
+ActingFullyAs::~ActingFullyAs() {
+  if (!changed_) {
+    return;
+  }
+  // The user first: it is what gives the right to the rest back.
+  const bool back = ::syscall(SYS_setresuid, kKeep, 0, kKeep) == 0 &&
+                    ::syscall(SYS_setresgid, kKeep, 0, kKeep) == 0 &&
+                    ::syscall(SYS_setgroups, 0, nullptr) == 0;
   if (!back) {
     std::abort();
   }

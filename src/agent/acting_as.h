@@ -18,4 +18,17 @@ class ActingAs {
   bool changed_;
 };
 
+// The same for all that the kernel asks, ports and the credentials that a peer is shown included.
+// No capability is left meanwhile.
+class ActingFullyAs {
+ public:
+  explicit ActingFullyAs(const Identity& identity);
+  ~ActingFullyAs();
+  ActingFullyAs(const ActingFullyAs&) = delete;
+  ActingFullyAs& operator=(const ActingFullyAs&) = delete;
+
+ private:
+  bool changed_;
+};
+
 }  // namespace agent

@@ -14,6 +14,7 @@ Agent::Agent(net::EventLoop& event_loop, AgentOptions options)
       config(std::move(options.config)),
       oom_counter(std::move(options.oom_counter)),
       spool_folder(std::move(options.spool_folder)),
+      program(std::move(options.program)),
       covered(std::move(options.covered)),
       null_device(::open("/dev/null", O_RDWR | O_CLOEXEC)),
       patience(options.patience),

@@ -23,6 +23,7 @@ struct AgentOptions {
   base::Fd cgroup;                // fd 5, may be invalid
   base::Fd oom_counter;           // fd 6, may be invalid
   base::Fd spool_folder;          // fd 7, may be invalid
+  base::Fd program;               // the agent's own binary, for the helpers
   std::vector<base::Fd> covered;  // fd 8 on: what the image has where each mount is
   StreamPatience patience;
 };
@@ -35,6 +36,7 @@ class Agent {
   const Config config;
   const base::Fd oom_counter;
   const base::Fd spool_folder;
+  const base::Fd program;
   const std::vector<base::Fd> covered;
   const base::Fd null_device;
   const StreamPatience patience;

@@ -1,5 +1,6 @@
 #include "agent/agent_testing.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -146,7 +147,10 @@ TestAgent::TestAgent(Config config, StreamPatience patience) {
     auto listener = base::sys::listen_unix(socket_path(), 0600, 64);
     ASSERT_TRUE(listener && base::sys::set_nonblocking(listener->get()));
     net::EventLoop loop;
-    Agent agent(loop, AgentOptions{.config = std::move(config), .patience = patience});
+    // A helper is a script of its working directory: this program is no agent.
+    Agent agent(loop, AgentOptions{.config = std::move(config),
+                                   .program = base::Fd(::open("/bin/sh", O_PATH | O_CLOEXEC)),
+                                   .patience = patience});
     Server server(agent, std::move(*listener));
     net::TaskGroup group(loop);
     stop_ = [&loop, &group] { loop.post([&group] { group.cancel(); }); };

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "agent/own_programs.h"
+
 namespace agent {
 namespace {
 
@@ -26,10 +28,28 @@ Result<void> check_environment(const Environment& environment) {
   return {};
 }
 
+// The words that the agent's binary is run with.
+Result<std::vector<std::string>> helper_argv(std::string_view helper,
+                                             std::vector<std::string> words, bool has_words) {
+  if (helper == "sftp") {
+    return has_words ? Result<std::vector<std::string>>(
+                           fail_field("argv", "the helper sftp takes no 'argv'"))
+                     : std::vector<std::string>{kSftpProgram};
+  }
+  if (helper != "scp") {
+    return fail_field("helper", "'helper' must be sftp or scp");
+  }
+  if (words.empty()) {
+    return fail_field("argv", "the helper scp needs 'argv'");
+  }
+  words.insert(words.begin(), kScpProgram);
+  return words;
+}
+
 Result<void> check_program(const CommandRequest& request, bool has_argv) {
   if (has_argv == request.command.has_value()) {
     auto error = base::fail(has_argv ? ErrorCode::invalid_field : ErrorCode::missing_field,
-                            "exactly one of 'argv' and 'command' is required");
+                            "exactly one of 'argv', 'command' and 'helper' is required");
     error.error().details.emplace_back("field", "argv");
     return error;
   }
@@ -54,12 +74,17 @@ Result<CommandRequest> read_command_request(wire::json::Reader& reader) {
   CommandRequest request;
   ASSIGN_OR_RETURN(auto argv, reader.optional<std::vector<std::string>>("argv"));
   ASSIGN_OR_RETURN(request.command, reader.optional<std::string>("command"));
+  ASSIGN_OR_RETURN(const auto helper, reader.optional<std::string>("helper"));
   ASSIGN_OR_RETURN(auto environment, reader.optional<Environment>("env"));
   ASSIGN_OR_RETURN(auto cwd, reader.optional<std::string>("cwd"));
   ASSIGN_OR_RETURN(request.user, reader.optional<std::string>("user"));
   ASSIGN_OR_RETURN(const auto timeout, reader.optional<double>("timeout_sec"));
-  const bool has_argv = argv.has_value();
+  request.is_helper = helper.has_value();
+  const bool has_argv = argv.has_value() || request.is_helper;
   request.argv = std::move(argv).value_or(std::vector<std::string>{});
+  if (helper) {
+    ASSIGN_OR_RETURN(request.argv, helper_argv(*helper, std::move(request.argv), argv.has_value()));
+  }
   request.environment = std::move(environment).value_or(Environment{});
   request.cwd = std::move(cwd).value_or("");
   RETURN_IF_ERROR(check_program(request, has_argv));

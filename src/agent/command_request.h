@@ -17,6 +17,7 @@ struct CommandRequest {
   // Exactly one of the two.
   std::vector<std::string> argv;
   std::optional<std::string> command;
+  bool is_helper = false;  // argv is one of own_programs.h, and the agent's own binary is run
   Environment environment;
   std::string cwd;  // empty: the default
   std::optional<std::string> user;

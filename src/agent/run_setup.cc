@@ -64,7 +64,11 @@ Result<CommandSetup> prepare_command(Agent& agent, const CommandRequest& request
                    agent.accounts.find(request.user.value_or(agent.config.user)));
   const Environment environment = merge_environment(agent, request, setup.spawn.identity);
   const std::string& search_path = environment.at("PATH");
-  if (!request.command) {
+  if (request.is_helper) {
+    setup.spawn.argv = request.argv;
+    setup.spawn.argv.insert(setup.spawn.argv.begin(), "sandbox-agent");
+    setup.spawn.program = agent.program.get();
+  } else if (!request.command) {
     setup.spawn.argv = request.argv;
     setup.spawn.candidates = program_candidates(
         request.program.empty() ? request.argv.front() : request.program, search_path);

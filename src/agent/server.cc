@@ -143,6 +143,13 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
                                             .reader = reader,
                                             .request = request});
   }
+  if (is_stream_route(request.path)) {
+    co_return co_await serve_stream_route({.agent = agent_,
+                                           .streams = streams_,
+                                           .stream = stream,
+                                           .reader = reader,
+                                           .request = request});
+  }
   if (request.path == "/files" || request.path.starts_with("/files/")) {
     co_return co_await serve_files(agent_, stream, reader, request);
   }

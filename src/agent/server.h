@@ -9,6 +9,7 @@
 #include "agent/agent.h"
 #include "agent/service.h"
 #include "agent/sessions.h"
+#include "agent/stream_routes.h"
 #include "base/fd.h"
 #include "net/http.h"
 #include "net/task_group.h"
@@ -41,6 +42,7 @@ class Server {
   Agent& agent_;
   base::Fd listener_;
   Sessions sessions_;
+  Streams streams_;
   std::optional<Service> service_;
   net::TaskGroup connections_;
 };

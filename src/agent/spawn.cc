@@ -68,6 +68,7 @@ struct Launch {
         plan{.argv = argv.data(),
              .environment = environment.data(),
              .candidates = candidates.data(),
+             .program = request.program,
              .cwd = request.cwd.c_str(),
              .groups = request.identity.groups.data(),
              .group_count = request.identity.groups.size(),

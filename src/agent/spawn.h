@@ -25,6 +25,7 @@ struct SpawnRequest {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  // "NAME=value"
   std::vector<std::string> candidates;   // paths to try for argv[0], in order
+  int program = -1;                      // what is run in place of them
   std::string cwd;
   Identity identity;
   int input = 0;

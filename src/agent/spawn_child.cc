@@ -58,6 +58,10 @@ long enter_folder(const ChildPlan& plan) noexcept {
 
 // Returns only the error: of the last candidate, or EACCES if one could not be run.
 long execute(const ChildPlan& plan) noexcept {
+  if (plan.program >= 0) {
+    return raw_call(SYS_execveat, plan.program, raw_address(""), raw_address(plan.argv),
+                    raw_address(plan.environment), AT_EMPTY_PATH);
+  }
   long result = -ENOENT;
   bool denied = false;
   for (const char* const* path = plan.candidates; *path != nullptr; ++path) {

@@ -32,6 +32,7 @@ struct ChildPlan {
   const char* const* argv = nullptr;
   const char* const* environment = nullptr;
   const char* const* candidates = nullptr;
+  int program = -1;  // a descriptor; from 0 on it is run and nothing else
   const char* cwd = nullptr;
   const uint32_t* groups = nullptr;
   size_t group_count = 0;

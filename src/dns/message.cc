@@ -283,6 +283,18 @@ std::string host_name(std::string_view wire_name) {
   return text;
 }
 
+std::string wire_name(std::string_view host_name) {
+  std::string name;
+  for (const std::string_view label : base::split(host_name, '.')) {
+    if (label.empty() || label.size() > kLabelBytesMax) {
+      return {};
+    }
+    name += base::cat(static_cast<char>(label.size()), base::lower(label));
+  }
+  name += '\0';
+  return name.size() <= kWireNameBytesMax && !dns::host_name(name).empty() ? name : std::string();
+}
+
 Result<Query> parse_query(std::string_view bytes) {
   Reader reader(bytes);
   ASSIGN_OR_RETURN(const Head head, read_head(reader));

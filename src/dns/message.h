@@ -39,6 +39,8 @@ struct Question {
 // "www.example.com": in lower case, without a dot at its end; empty for the root and for a name
 // that no host has (other characters than letters, digits, '-' and '_').
 std::string host_name(std::string_view wire_name);
+// The other way round; empty for what cannot be a host's name.
+std::string wire_name(std::string_view host_name);
 
 struct Query {
   uint16_t id = 0;

@@ -169,5 +169,19 @@ TEST(DnsMessage, an_answer_that_does_not_fit_says_so) {
   EXPECT_EQ(parse(make_answer(query, large, kMessageBytesMax))->addresses.size(), kAddressesMax);
 }
 
+TEST(DnsMessage, makes_the_wire_form_of_a_hosts_name) {
+  EXPECT_EQ(host_name(wire_name("WWW.example.com")), "www.example.com");
+  EXPECT_EQ(wire_name("a"), std::string_view("\1a\0", 3));
+  for (const std::string_view wrong : {"", ".", "a..b", "a b", "a.", "\xff"}) {
+    EXPECT_EQ(wire_name(wrong), "") << wrong;
+  }
+  EXPECT_EQ(wire_name(std::string(64, 'a')), "");
+  std::string long_name = "a";
+  while (long_name.size() < 300) {
+    long_name += ".a";
+  }
+  EXPECT_EQ(wire_name(long_name), "");
+}
+
 }  // namespace
 }  // namespace dns

@@ -10,16 +10,24 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 
 #include "agent/fault_points.h"
 #include "agent/open_path.h"
+#include "agent/own_programs.h"
 #include "agent/server.h"
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/sys.h"
 #include "net/task_group.h"
+
+namespace __gnu_cxx {
+// The C++ library's own names the exception, for which it brings a demangler of 45 KB.
+void __verbose_terminate_handler() { std::abort(); }
+}  // namespace __gnu_cxx
 
 namespace {
 
@@ -122,6 +130,8 @@ Result<void> run(const Flags& flags) {
     return base::fail(base::ErrorCode::invalid_field, "no listening socket was handed over");
   }
   ASSIGN_OR_RETURN(auto options, read_options(flags));
+  // By descriptor: no path leads a command to it.
+  options.program = Fd(::open("/proc/self/exe", O_PATH | O_CLOEXEC));
   const auto fault = options.config.environment.find(base::kFaultVariable);
   if (fault != options.config.environment.end()) {
     base::arm_fault_point(fault->second.c_str());
@@ -149,6 +159,9 @@ int main(int count, char** values) {
       names += base::cat(name, "\n");
     }
     return ::write(STDOUT_FILENO, names.data(), names.size()) < 0 ? 1 : 0;
+  }
+  if (const auto status = agent::run_helper({values + std::min(count, 1), values + count})) {
+    return *status;
   }
   const auto flags = parse_flags(count, values);
   const auto result = flags ? run(*flags) : Result<void>(std::unexpected(flags.error()));

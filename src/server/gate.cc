@@ -49,7 +49,7 @@ Work work_of(const Route& route, const wire::http::Request& request) {
 }
 
 bool is_stream(const Route& route, const wire::http::Request& request) {
-  if (route.is_websocket || route.event == "file.watch") {
+  if (route.is_websocket || route.event == "file.watch" || route.event.starts_with("stream.")) {
     return true;
   }
   // A broken parameter is the handler's to refuse.

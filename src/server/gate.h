@@ -15,7 +15,7 @@ inline constexpr uint64_t kHeavyBodyBytesMin = uint64_t{1024} * 1024;
 
 // What the request would cost.
 Work work_of(const Route& route, const wire::http::Request& request);
-// Whether its answer has no end of its own: a WebSocket, or something that is followed.
+// Whether its answer has no end of its own: a WebSocket, a stream, or something that is followed.
 bool is_stream(const Route& route, const wire::http::Request& request);
 
 struct Passed {

@@ -85,6 +85,13 @@ Task<Result<void>> resize_session(Application& application, Exchange& exchange);
 Task<Result<void>> attach_session(Application& application, Exchange& exchange);
 Task<Result<void>> open_terminal(Application& application, Exchange& exchange);
 
+// stream_handlers.cc
+Task<Result<void>> open_tcp_stream(Application& application, Exchange& exchange);
+Task<Result<void>> open_socket_stream(Application& application, Exchange& exchange);
+Task<Result<void>> open_listener(Application& application, Exchange& exchange);
+Task<Result<void>> accept_stream(Application& application, Exchange& exchange);
+Task<Result<void>> open_helper_stream(Application& application, Exchange& exchange);
+
 // file_handlers.cc
 Task<Result<void>> get_file(Application& application, Exchange& exchange);
 Task<Result<void>> put_file(Application& application, Exchange& exchange);

@@ -2,8 +2,8 @@
 
 #include <array>
 
+#include "net/stream_pump.h"
 #include "server/agent_answer.h"
-#include "server/stream_pump.h"
 #include "server/websocket.h"
 
 namespace server {
@@ -75,8 +75,10 @@ Task<Result<void>> relay_upgrade(Exchange& exchange, AgentChannel& channel,
   }
   CO_ASSIGN_OR_RETURN(const Handshake handshake, check_handshake(exchange.request()));
   CO_RETURN_IF_ERROR(co_await exchange.switch_protocols(upgrade_head(exchange, handshake)));
-  co_await pump_both({.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
-                     {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()});
+  co_await net::pump_both(
+      {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
+      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
+      net::HalfClose::ends_both, kStreamPatience);
   co_await drain(exchange.client());
   co_return Result<void>{};
 }

@@ -4,9 +4,9 @@
 
 #include <memory>
 
+#include "net/stream_pump.h"
 #include "net/task_group.h"
 #include "server/agent_answer.h"
-#include "server/stream_pump.h"
 #include "wire/websocket.h"
 
 namespace server {
@@ -43,17 +43,14 @@ Task<void> end_when_gone(net::Stream& client, net::TaskGroup& both) {
   }
 }
 
-Task<void> pump_while_there(StreamEnd client, StreamEnd agent, bool halves, net::TaskGroup& both) {
-  if (halves) {
-    co_await pump_halves(std::move(client), std::move(agent));
-  } else {
-    co_await pump_both(std::move(client), std::move(agent));
-  }
+Task<void> pump_while_there(net::StreamEnd client, net::StreamEnd agent, net::HalfClose half_close,
+                            net::TaskGroup& both) {
+  co_await net::pump_both(std::move(client), std::move(agent), half_close, kStreamPatience);
   both.cancel();
 }
 
 Task<Result<void>> relay(Exchange& exchange, AgentChannel& channel, const service::Live& live,
-                         const Response& response, bool halves) {
+                         const Response& response, net::HalfClose half_close) {
   if (response.status != kSwitchingProtocols) {
     co_return co_await relay_any_json(exchange, channel, live, response);
   }
@@ -64,19 +61,20 @@ Task<Result<void>> relay(Exchange& exchange, AgentChannel& channel, const servic
   both.spawn(end_when_gone(exchange.client(), both));
   both.spawn(pump_while_there(
       {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
-      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()}, halves, both));
+      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()}, half_close,
+      both));
   co_await both.join();
   co_return Result<void>{};
 }
 
 Task<Result<void>> relay_whole(Exchange& exchange, AgentChannel& channel, const service::Live& live,
                                const Response& response) {
-  return relay(exchange, channel, live, response, false);
+  return relay(exchange, channel, live, response, net::HalfClose::ends_both);
 }
 
 Task<Result<void>> relay_halves(Exchange& exchange, AgentChannel& channel,
                                 const service::Live& live, const Response& response) {
-  return relay(exchange, channel, live, response, true);
+  return relay(exchange, channel, live, response, net::HalfClose::passed_on);
 }
 
 // --- tunnels -------------------------------------------------------------------------------------

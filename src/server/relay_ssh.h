@@ -1,5 +1,5 @@
 // An SSH client's channels as streams between the front and the agent. Loop thread only; what a
-// busy one holds is stream_pump's.
+// busy one holds is net/stream_pump's.
 #pragma once
 
 #include <string>

@@ -41,14 +41,54 @@ Result<void> check_argv(const std::vector<std::string>& argv) {
   return {};
 }
 
+// The arguments as one text for the log.
+std::string join(const std::vector<std::string>& argv) {
+  std::string text;
+  for (const std::string& argument : argv) {
+    if (text.size() >= kLoggedBytesMax) {
+      break;
+    }
+    text += text.empty() ? "" : " ";
+    text += argument.substr(0, kLoggedBytesMax);
+  }
+  return text;
+}
+
+// A program that the agent brings along (api/agent-protocol.md "Helpers").
+Result<std::string> check_helper(const std::string& helper,
+                                 const std::optional<std::vector<std::string>>& argv,
+                                 wire::json::Object& audit) {
+  const bool takes_words = helper == "scp";
+  if (!takes_words && helper != "sftp") {
+    return fail_field("helper", "'helper' must be sftp or scp");
+  }
+  if (takes_words != argv.has_value()) {
+    return fail_field("argv", "'argv' is for the helper scp, which needs it");
+  }
+  audit["helper"] = helper;
+  if (!argv) {
+    return helper;
+  }
+  RETURN_IF_ERROR(check_argv(*argv));
+  audit["argv"] = audit_list(*argv);
+  return base::cat(helper, " ", join(*argv));
+}
+
 Result<std::string> read_command(Reader& reader, wire::json::Object& audit) {
   ASSIGN_OR_RETURN(const auto argv, reader.optional<std::vector<std::string>>("argv"));
   ASSIGN_OR_RETURN(const auto command, reader.optional<std::string>("command"));
+  ASSIGN_OR_RETURN(const auto helper, reader.optional<std::string>("helper"));
+  if (helper && command) {
+    return fail_field("command", "give either 'command' or 'helper'");
+  }
+  if (helper) {
+    return check_helper(*helper, argv, audit);
+  }
   if (argv && command) {
     return fail_field("command", "give either 'argv' or 'command'");
   }
   if (!argv && !command) {
-    auto error = base::fail(ErrorCode::missing_field, "'argv' or 'command' is required");
+    auto error = base::fail(ErrorCode::missing_field, "'argv', 'command' or 'helper' is required");
     error.error().details.emplace_back("field", "argv");
     return error;
   }
@@ -61,15 +101,7 @@ Result<std::string> read_command(Reader& reader, wire::json::Object& audit) {
   }
   RETURN_IF_ERROR(check_argv(*argv));
   audit["argv"] = audit_list(*argv);
-  std::string text;
-  for (const std::string& argument : *argv) {
-    if (text.size() >= kLoggedBytesMax) {
-      break;
-    }
-    text += text.empty() ? "" : " ";
-    text += argument.substr(0, kLoggedBytesMax);
-  }
-  return text;
+  return join(*argv);
 }
 
 Result<void> check_environment(const std::map<std::string, std::string>& environment) {

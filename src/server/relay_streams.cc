@@ -1,0 +1,55 @@
+#include "server/relay_streams.h"
+
+#include "net/stream_pump.h"
+#include "server/agent_answer.h"
+#include "server/limits.h"
+
+namespace server {
+namespace {
+
+Task<Result<void>> relay_joined(Exchange& exchange, AgentChannel& channel,
+                                const service::Live& live, const wire::http::Response& response) {
+  if (response.status != kSwitchingProtocols) {
+    co_return co_await relay_any_json(exchange, channel, live, response);
+  }
+  auto head = exchange.start_head(kSwitchingProtocols);
+  head.add("connection", "Upgrade").add("upgrade", kStreamProtocol);
+  CO_RETURN_IF_ERROR(co_await exchange.switch_protocols(std::move(head)));
+  co_await net::pump_both(
+      {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
+      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
+      net::HalfClose::passed_on, kStreamPatience);
+  co_return Result<void>{};
+}
+
+}  // namespace
+
+Result<void> check_stream_upgrade(const wire::http::Request& request) {
+  const std::string* upgrade = request.find("upgrade");
+  const std::string* connection = request.find("connection");
+  if (upgrade == nullptr || !base::equals_ignoring_case(*upgrade, kStreamProtocol) ||
+      connection == nullptr || !base::lower(*connection).contains("upgrade")) {
+    return base::fail(ErrorCode::malformed, "'Connection: Upgrade' and 'Upgrade: ", kStreamProtocol,
+                      "' are missing");
+  }
+  return {};
+}
+
+Task<Result<void>> relay_stream(Application& application, Exchange& exchange, LivePtr live,
+                                std::string target, std::string body) {
+  const std::string& method = exchange.request().method;
+  auto head = agent_head(exchange, method, target);
+  head.add("connection", "Upgrade").add("upgrade", kStreamProtocol);
+  if (!body.empty()) {
+    head.add("content-type", "application/json").add_length(body.size());
+  }
+  return ask_agent(application, exchange, std::move(live),
+                   {.method = method,
+                    .head = head.finish(),
+                    .body = std::move(body),
+                    .patience = kAgentPatience,
+                    .upgrades = true},
+                   relay_joined);
+}
+
+}  // namespace server
