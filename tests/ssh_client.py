@@ -63,3 +63,13 @@ class Ssh:
 def environment() -> dict:
     kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
     return {**kept, "HOME": "/nonexistent", "LANG": "C.UTF-8", "TERM": "xterm"}
+
+
+def bring_program(api, box: str, program: str) -> None:
+    """The host's own, with its libraries: the image is the same Debian."""
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
+    files = [line.split("=> ")[1].split()[0] for line in listed.splitlines() if "=> /" in line]
+    for path in [program, *files]:
+        if api.shell(box, f"test -e {path}")["exit_code"] != 0:
+            answer = api.upload(box, path, Path(path).read_bytes(), mode="755")
+            assert answer.status_code in (200, 201), answer.text
