@@ -201,6 +201,37 @@ def test_a_command_without_a_terminal_ends_with_its_client(api, box, ssh):
     eventually(lambda: not left(api, box, [1004]), seconds=10)
 
 
+def test_a_client_that_is_gone_while_its_input_waits(api, box, ssh):
+    """Nobody reads what it sent, so its end comes behind bytes that do not move."""
+    with open("/dev/zero", "rb") as zeros:
+        process = ssh.start("sleep 1005", stdin=zeros)
+        eventually(lambda: left(api, box, [1005]))
+        time.sleep(1)
+        process.kill()
+        process.wait()
+    eventually(lambda: not left(api, box, [1005]), seconds=15)
+
+
+def test_an_agent_is_not_forwarded_and_a_shell_says_so(ssh, tmp_path):
+    key = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key], check=True)
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", tmp_path / "agent"],
+                             stdout=subprocess.DEVNULL)
+    try:
+        eventually((tmp_path / "agent").exists)
+        variables = {**ssh_client.environment(), "SSH_AUTH_SOCK": str(tmp_path / "agent")}
+        for words in (["-tt"], ["-T"]):
+            done = subprocess.run(
+                ssh.argv("echo agent=$SSH_AUTH_SOCK.", options=["-A", *words]), env=variables,
+                capture_output=True, timeout=60, check=False)
+            assert b"agent=." in done.stdout
+            said = b"agent forwarding (-A) is not offered" in done.stdout + done.stderr
+            assert said == (words == ["-tt"])
+    finally:
+        agent.kill()
+        agent.wait()
+
+
 def test_a_vanished_client_is_noticed(api, box, ssh, deployed):
     """Its process stands still: nothing is answered, and no connection is closed."""
     with shell(ssh) as terminal:
