@@ -30,6 +30,8 @@ const (
 	daemonPause    = 50 * time.Millisecond
 	// A person looks at it; each write is a rename on the builder's disk.
 	progressPause = 250 * time.Millisecond
+	// What a client sends along as a Dockerfile that is no part of its folder.
+	inlineName = ".sandbox.Dockerfile"
 	// The result itself could not be written: the disk is full.
 	exitWithoutResult = 75
 )
@@ -68,7 +70,7 @@ func connect(ctx context.Context) (*client.Client, error) {
 			daemon.Close()
 		}
 		if time.Now().After(deadline) || ctx.Err() != nil {
-			return nil, fmt.Errorf("buildkitd does not answer: %w", err)
+			return nil, failure{"builder_failed", fmt.Sprintf("buildkitd does not answer: %s", err)}
 		}
 		time.Sleep(daemonPause)
 	}
@@ -88,6 +90,12 @@ func writeDockerfile(folder string, description *job) error {
 	}
 	if err := os.WriteFile(filepath.Join(folder, "dockerfile", "Dockerfile"), text, 0o644); err != nil {
 		return err
+	}
+	if description.Dockerfile == inlineName {
+		if err := os.Remove(filepath.Join(folder, "context", inlineName)); err != nil {
+			return err
+		}
+		return nil // it has no ignore file of its own
 	}
 	own := *description
 	own.Dockerfile += ".dockerignore"
@@ -261,6 +269,9 @@ func reasonOf(err error) string {
 		return "disk_full"
 	case strings.Contains(text, "did not complete successfully"):
 		return "step_failed"
+	case strings.Contains(text, "error reading from server"), strings.Contains(text, "connection refused"),
+		strings.Contains(text, "transport is closing"):
+		return "builder_failed" // the daemon ended under it: a step took the memory that it needs
 	case strings.Contains(text, "dockerfile parse error"), strings.Contains(text, "unknown instruction"),
 		strings.Contains(text, "failed to parse stage name"), strings.Contains(text, "failed to process"):
 		return "dockerfile_invalid"

@@ -83,6 +83,8 @@ _PAGE = 1000
 # Clean-up after an interruption must end soon.
 _CLEANUP_TIMEOUT = 15.0
 _IMPORT_TIMEOUT = 900.0
+_INLINE_NAME = ".sandbox.Dockerfile"
+_COMPOSE_ROUNDS = 10
 _IDENTITY = {"Accept-Encoding": "identity"}
 _OUTPUT_BYTES_MAX = 32 << 20  # of a Result: what the gateway's own limit for `run` is
 # Input up to this goes with the request that starts the command; its limit is 12 MiB of JSON.
@@ -2094,10 +2096,20 @@ def _build_secrets(secrets: Mapping[str, Secret] | None,
     return headers
 
 
+def _with_inline(text: str, archive: Iterator[bytes]) -> Iterator[bytes]:
+    """A Dockerfile besides, which the builder takes out of the context again."""
+    if text:
+        content = text.encode()
+        member = tarfile.TarInfo(_INLINE_NAME)
+        member.size = len(content)
+        yield member.tobuf(tarfile.PAX_FORMAT) + content + bytes(-len(content) % _TAR_BLOCK)
+    yield from archive
+
+
 def _start_build(context: str | os.PathLike[str] | bytes, dockerfile: str | None,
                  target: str | None, args: Mapping[str, str] | None, team: str | None,
                  exclude: Sequence[str], secrets: Mapping[str, Secret] | None = None,
-                 ssh: Mapping[str, Secret] | None = None) -> Plan[Build]:
+                 ssh: Mapping[str, Secret] | None = None, inline: str = "") -> Plan[Build]:
     query = [*_without_none({"dockerfile": dockerfile, "target": target, "team": team}).items()]
     query += [("arg", f"{name}={value}") for name, value in (args or {}).items()]
     source: Any = context
@@ -2105,7 +2117,7 @@ def _start_build(context: str | os.PathLike[str] | bytes, dockerfile: str | None
         folder = Path(context)
         if not folder.is_dir():
             raise NotADirectoryError(f"{folder} is not a folder")
-        source = _joined(_tar_of(folder, exclude))
+        source = _joined(_with_inline(inline, _tar_of(folder, exclude)))
     return _read_into(Build, (yield from _ask_json(_Request(
         "POST", _with_query("/builds", query), source=source,
         headers={"Content-Type": "application/x-tar", **_build_secrets(secrets, ssh)},
@@ -2135,20 +2147,33 @@ def _composed(compose: Files, team: str | None) -> Plan[dict[str, Any]]:
     paths = [Path(compose)] if isinstance(compose, str | os.PathLike) else [*map(Path, compose)]
     texts = [path.read_text("utf-8") for path in paths]
     folder = paths[0].parent
-    named = {*re.findall(r"\$\{?(\w+)", "\n".join(texts)), "COMPOSE_PROFILES"}
+    whole = "\n".join(texts)
+    named = {*re.findall(r"\$\{?(\w+)", whole), "COMPOSE_PROFILES",
+             *re.findall(r"environment:[ \t\"']*(\w+)", whole)}  # of a config or a secret
     request: dict[str, Any] = {
         "files": texts, "env": {name: os.environ[name] for name in named & os.environ.keys()}}
     if (folder / ".env").is_file():
         request["dotenv"] = (folder / ".env").read_text("utf-8")
-    needs = yield from _ask_json(_Request("POST", "/compose/check", json=request, repeat=True))
-    request["env_files"] = {
-        file["path"]: (folder / file["path"]).read_text("utf-8") for file in needs["env_files"]
-        if file["required"] or (folder / file["path"]).is_file()}
+    texts_given: dict[str, str] = {}
+    for _ in range(_COMPOSE_ROUNDS):  # files that services extend may need others
+        request["env_files"] = texts_given
+        needs = yield from _ask_json(_Request("POST", "/compose/check", json=request, repeat=True))
+        more = {
+            file["path"]: (folder / file["path"]).read_text("utf-8") for file in needs["env_files"]
+            if file["path"] not in texts_given and (
+                file["required"] or (folder / file["path"]).is_file())}
+        if not more:
+            break
+        texts_given |= more
     request["builds"] = {}
     for build in needs["builds"]:
+        inline = build.get("dockerfile_inline", "")
+        secrets: dict[str, Secret] = {
+            one["id"]: folder / one["file"] if "file" in one else os.environ[one["environment"]]
+            for one in build.get("secrets", [])}
         started = yield from _start_build(
-            folder / build["context"], build["dockerfile"] or None, build["target"] or None,
-            build["args"], team, ())
+            folder / build["context"], _INLINE_NAME if inline else build["dockerfile"] or None,
+            build["target"] or None, build["args"], team, (), secrets, None, inline)
         request["builds"][build["service"]] = (yield from _wait_build(started.id, None)).id
     return request
 
@@ -2408,10 +2433,13 @@ class _GatewayCalls[S]:
 
     @_operation
     def check_compose(self, files: Sequence[str], *, env: Mapping[str, str] | None = None,
+                      env_files: Mapping[str, str] | None = None,
                       main: str | None = None) -> Plan[dict[str, Any]]:
         """What a create of these compose files has to be given beside them: `builds` and
-        `env_files`; and the names of their `services`, main first."""
-        body = _without_none({"files": [*files], "env": env and dict(env), "main": main})
+        `env_files`; and the names of their `services`, main first. Where a service extends one of
+        a file that is not among `env_files`, nothing but that file: ask again with it."""
+        body = _without_none({"files": [*files], "env": env and dict(env), "main": main,
+                              "env_files": env_files and dict(env_files)})
         return (yield from _ask_json(_Request("POST", "/compose/check", json=body, repeat=True)))
 
     @_operation

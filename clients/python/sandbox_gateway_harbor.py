@@ -76,6 +76,7 @@ _SHORT_COMMAND_SEC = 60
 _OUTPUT_BYTES_MAX = 16 << 20  # of one stream; of more, the first quarter and the last three
 _LABEL_BYTES_MAX = 256
 _LOG_TAIL_CHARACTERS = 4000  # the cause is at the end
+_COMPOSE_ROUNDS = 10
 _KEEP_ALIVE = ["sh", "-c", "sleep infinity"]  # what Harbor gives an ENTRYPOINT to start
 _RENEWALS_PER_LEASE = 4
 _CLEANUP_SEC = 30
@@ -345,20 +346,31 @@ class SandboxGatewayEnvironment(BaseEnvironment):
         assert self._gateway is not None
         files = self._compose_files(force_build)
         variables = self._variables(files, force_build)
-        needs = await self._gateway.check_compose(files, env=variables, main=MAIN_SERVICE_NAME)
+        texts: dict[str, str] = {}
+        for _ in range(_COMPOSE_ROUNDS):  # files that services extend may need others
+            needs = await self._gateway.check_compose(files, env=variables, env_files=texts,
+                                                      main=MAIN_SERVICE_NAME)
+            paths = {need["path"]: self._of_task(need["path"]) for need in needs["env_files"]}
+            more = {name: path.read_text() for name, path in paths.items()
+                    if name not in texts and path.exists()}
+            if not more:
+                break
+            texts |= more
         builds = {}
         for need in needs["builds"]:
+            for key in ("dockerfile_inline", "secrets"):
+                if need.get(key):
+                    raise _refused(f"{COMPOSE_FILE_NAME}: services.{need['service']}.build.{key} "
+                                   "is not supported here")
             build = await self._build(
                 self._of_task(need["context"]), dockerfile=need["dockerfile"] or None,
                 target=need["target"] or None, args=need["args"])
             builds[need["service"]] = build.id
             if need["service"] == MAIN_SERVICE_NAME:
                 variables["MAIN_IMAGE_NAME"] = build.image
-        paths = {need["path"]: self._of_task(need["path"]) for need in needs["env_files"]}
         return await self._create(compose={
             "files": [self._limits(needs["services"]), *files], "env": variables,
-            "env_files": {name: path.read_text() for name, path in paths.items() if path.exists()},
-            "builds": builds, "main": MAIN_SERVICE_NAME})
+            "env_files": texts, "builds": builds, "main": MAIN_SERVICE_NAME})
 
     def _of_task(self, path: str) -> Path:
         """What a compose file names, which is nobody's to read elsewhere on this machine."""

@@ -21,6 +21,7 @@ using wire::json::Value;
 namespace {
 
 constexpr size_t kFileBytesMax = size_t{1} << 20;
+constexpr int kRoundsMax = 10;
 constexpr const char* kProfiles = "COMPOSE_PROFILES";
 
 bool is_name_char(char c) {
@@ -33,6 +34,22 @@ std::set<std::string> names_in(std::string_view text) {
   for (size_t at = text.find('$'); at != std::string_view::npos; at = text.find('$', at)) {
     ++at;
     at += at < text.size() && text[at] == '{' ? 1 : 0;
+    const size_t begin = at;
+    while (at < text.size() && is_name_char(text[at])) {
+      ++at;
+    }
+    names.emplace(text.substr(begin, at - begin));
+  }
+  names.erase("");
+  return names;
+}
+
+// What stands behind "environment:": the variable of a config or a secret.
+std::set<std::string> named_as_values(std::string_view text) {
+  constexpr std::string_view kKey = "environment:";
+  std::set<std::string> names;
+  for (size_t at = text.find(kKey); at != std::string_view::npos; at = text.find(kKey, at)) {
+    at = std::min(text.find_first_not_of(" \t\"'", at + kKey.size()), text.size());
     const size_t begin = at;
     while (at < text.size() && is_name_char(text[at])) {
       ++at;
@@ -112,6 +129,15 @@ Result<Object> make_builds(Context& context, const CreateOptions& options, const
     wanted.folder = beside(folder, field_text(build, "context"));
     wanted.dockerfile = field_text(build, "dockerfile");
     wanted.target = field_text(build, "target");
+    wanted.dockerfile_text = field_text(build, "dockerfile_inline");
+    for (const Value& secret : list_of(build, "secrets")) {
+      if (secret.is_object()) {
+        const std::string file = field_text(secret.get_object(), "file");
+        wanted.secrets.push_back(base::cat(
+            "id=", field_text(secret.get_object(), "id"), file.empty() ? ",env=" : ",src=",
+            file.empty() ? field_text(secret.get_object(), "environment") : beside(folder, file)));
+      }
+    }
     wanted.team = options.team;
     const Value* const arguments = build.if_contains("args");
     if (arguments != nullptr && arguments->is_object()) {
@@ -138,6 +164,7 @@ Result<Object> compose_request(Context& context, const CreateOptions& options) {
   for (const std::string& path : options.compose) {
     ASSIGN_OR_RETURN(const std::string text, base::sys::read_file(path, kFileBytesMax));
     names.merge(names_in(text));
+    names.merge(named_as_values(text));
     files.emplace_back(text);
   }
   Object request{{"files", std::move(files)}, {"env", variables_of(names)}};
@@ -145,17 +172,33 @@ Result<Object> compose_request(Context& context, const CreateOptions& options) {
   if (!dotenv.empty()) {
     request["dotenv"] = dotenv;
   }
-  const HttpRequest check{.method = "POST",
-                          .target = "/compose/check",
-                          .headers = {{"Content-Type", "application/json"}},
-                          .body = wire::json::serialize(request)};
-  ASSIGN_OR_RETURN(const Value needs, context.api.call_json(check, Repeat::yes));
-  if (!needs.is_object()) {
-    return fail(ErrorCode::internal, "the answer to /compose/check is not an object");
+  // Files that services extend may need others.
+  for (int round = 0; round < kRoundsMax; ++round) {
+    const HttpRequest check{.method = "POST",
+                            .target = "/compose/check",
+                            .headers = {{"Content-Type", "application/json"}},
+                            .body = wire::json::serialize(request)};
+    ASSIGN_OR_RETURN(const Value needs, context.api.call_json(check, Repeat::yes));
+    if (!needs.is_object()) {
+      return fail(ErrorCode::internal, "the answer to /compose/check is not an object");
+    }
+    ASSIGN_OR_RETURN(Object texts, read_env_files(needs.get_object(), folder));
+    Object known;
+    if (const Value* const before = request.if_contains("env_files")) {
+      known = before->get_object();
+    }
+    const size_t count = known.size();
+    known.insert(texts.begin(), texts.end());
+    const bool is_whole = known.size() == count;
+    request["env_files"] = std::move(known);
+    if (is_whole) {
+      ASSIGN_OR_RETURN(request["builds"],
+                       make_builds(context, options, needs.get_object(), folder));
+      return request;
+    }
   }
-  ASSIGN_OR_RETURN(request["env_files"], read_env_files(needs.get_object(), folder));
-  ASSIGN_OR_RETURN(request["builds"], make_builds(context, options, needs.get_object(), folder));
-  return request;
+  return fail(ErrorCode::compose_invalid,
+              "the compose files need files that need files, more than ", kRoundsMax, " deep");
 }
 
 }  // namespace cli

@@ -92,6 +92,21 @@ Result<std::unique_ptr<FolderReader>> FolderReader::open(const std::string& path
   return reader;
 }
 
+Result<void> FolderReader::add_file(const std::string& name, std::string_view content) {
+  constexpr unsigned kMode = 0644;
+  ::archive_entry* entry = archives_->entry;
+  ::archive_entry_clear(entry);
+  ::archive_entry_set_pathname(entry, name.c_str());
+  ::archive_entry_set_filetype(entry, AE_IFREG);
+  ::archive_entry_set_perm(entry, kMode);
+  ::archive_entry_set_size(entry, static_cast<la_int64_t>(content.size()));
+  if (::archive_write_header(archives_->tar, entry) < ARCHIVE_WARN ||
+      ::archive_write_data(archives_->tar, content.data(), content.size()) < 0) {
+    return archives_->tar_error();
+  }
+  return {};
+}
+
 Result<size_t> FolderReader::read(std::span<char> buffer) {
   while (given_ == made_.size()) {
     made_.clear();

@@ -25,6 +25,9 @@ class FolderReader {
   FolderReader(const FolderReader&) = delete;
   FolderReader& operator=(const FolderReader&) = delete;
 
+  // A file besides, at the front of the stream; before anything was read.
+  Result<void> add_file(const std::string& name, std::string_view content);
+
   // The next bytes of the stream; 0 at its end. A file that cannot be read is an error naming it.
   Result<size_t> read(std::span<char> buffer);
 

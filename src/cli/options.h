@@ -241,6 +241,7 @@ struct ImageGcOptions {};
 struct BuildOptions {
   std::string folder;  // a folder, a Dockerfile, or "-": a tar from standard input
   std::string dockerfile, target, team;
+  std::string dockerfile_text;  // sent along; of a compose file
   std::vector<std::string> arguments;
   std::vector<std::string> secrets;  // "id=ID,src=FILE", "id=ID,env=VARIABLE"
   std::vector<std::string> keys;     // "ID=FILE"

@@ -4,6 +4,7 @@
 #include <array>
 #include <string>
 
+#include "compose/marks.h"
 #include "compose/refusal.h"
 #include "compose/values.h"
 
@@ -40,6 +41,9 @@ Result<void> merge_values(Value& into, Value over, const std::string& field);
 Result<void> merge_objects(Object& into, Object over, const std::string& field) {
   for (auto& [key, value] : over) {
     auto* const mine = into.if_contains(key);
+    if (take_mark(into, key, value)) {
+      continue;
+    }
     if (mine == nullptr) {
       into[key] = std::move(value);
     } else {
@@ -105,10 +109,16 @@ void replace_same_targets(Array& into, Array over) {
   }
 }
 
-// The same shape on both sides, whichever of the allowed ones was written.
-Result<void> normalise(Object& service, const std::string& field) {
-  for (auto& [key, value] : service) {
+}  // namespace
+
+Result<void> normalise_service(Object& service, const std::string& field) {
+  for (auto& [key, given] : service) {
     const std::string path = key_path(field, key);
+    Value* const override = marked(given, kOverride);
+    if (marked(given, kReset) != nullptr) {
+      continue;
+    }
+    Value& value = override == nullptr ? given : *override;
     if (value.is_null()) {
       continue;
     }
@@ -135,6 +145,9 @@ Result<void> normalise(Object& service, const std::string& field) {
 
 Result<void> merge_service(Object& into, Object over, const std::string& field) {
   for (auto& [key, value] : over) {
+    if (take_mark(into, key, value)) {
+      continue;
+    }
     Value* const mine = into.if_contains(key);
     const std::string path = key_path(field, key);
     if (mine == nullptr || is_one_of(key, kReplaced)) {
@@ -153,13 +166,23 @@ Result<void> merge_service(Object& into, Object over, const std::string& field) 
   return {};
 }
 
+namespace {
+
 Result<void> merge_services(Object& into, Object over) {
-  for (auto& [name, service] : over) {
+  for (auto& [name, given] : over) {
     const std::string field = base::cat("services.", std::string_view(name));
+    Value* const override = marked(given, kOverride);
+    if (override != nullptr || marked(given, kReset) != nullptr) {
+      into.stable_erase(name);
+    }
+    if (marked(given, kReset) != nullptr) {
+      continue;
+    }
+    Value& service = override == nullptr ? given : *override;
     if (!service.is_object()) {
       return refuse(field, "must be a mapping");
     }
-    RETURN_IF_ERROR(normalise(service.get_object(), field));
+    RETURN_IF_ERROR(normalise_service(service.get_object(), field));
     Value* const mine = into.if_contains(name);
     if (mine == nullptr) {
       into[name] = std::move(service);
@@ -208,6 +231,9 @@ Result<void> take_merge_keys(Value& value, std::string_view field) {
 
 Result<void> merge_file(Object& into, Object over) {
   for (auto& [key, value] : over) {
+    if (take_mark(into, key, value)) {
+      continue;
+    }
     if (key == "services") {
       if (!value.is_object()) {
         return refuse("services", "must be a mapping");
@@ -230,8 +256,8 @@ Result<Object> as_mapping(const Value& value, std::string_view field, char separ
   Object out;
   if (value.is_object()) {
     for (const auto& [key, inner] : value.get_object()) {
-      if (inner.is_null()) {
-        out[key] = nullptr;
+      if (inner.is_null() || is_marked(inner)) {
+        out[key] = inner;
         continue;
       }
       ASSIGN_OR_RETURN(out[key], read_text(inner, base::cat(field, ".", std::string_view(key))));

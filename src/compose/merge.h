@@ -3,6 +3,7 @@
 // Pure.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/error.h"
@@ -15,6 +16,12 @@ base::Result<void> take_merge_keys(wire::json::Value& value, std::string_view fi
 
 // A whole file over another. Errors: compose_invalid where one has a list and the other a mapping.
 base::Result<void> merge_file(wire::json::Object& into, wire::json::Object over);
+
+// A service in the shape that merging wants, whichever of the allowed ones was written.
+base::Result<void> normalise_service(wire::json::Object& service, const std::string& field);
+// One over another, both in that shape.
+base::Result<void> merge_service(wire::json::Object& into, wire::json::Object over,
+                                 const std::string& field);
 
 // NAME=value lists and mappings of texts as a mapping; a name without a value is null.
 base::Result<wire::json::Object> as_mapping(const wire::json::Value& value, std::string_view field,

@@ -94,7 +94,7 @@ Result<void> check_dependencies(const Project& project, Services& services) {
         return refuse(field, left_out ? "its profile is not active" : "there is no such service");
       }
       if (other != nullptr && dependency.condition == model::Condition::healthy &&
-          !other->container.service->healthcheck) {
+          other->container.service->no_healthcheck) {
         return refuse(field, "'", dependency.container, "' has no healthcheck");
       }
     }
@@ -150,6 +150,9 @@ Result<void> check_size(const Services& services) {
     for (const auto& [name, value] : service.container.environment) {
       bytes += name.size() + value.size();
     }
+    for (const model::ServiceFile& file : service.container.service->files) {
+      bytes += file.path.size() + file.content.size();
+    }
     for (const auto* words :
          {&service.container.service->entrypoint, &service.container.service->command}) {
       for (const std::string& word : words->value_or(std::vector<std::string>{})) {
@@ -158,8 +161,8 @@ Result<void> check_size(const Services& services) {
     }
   }
   if (bytes > kPlanBytesMax) {
-    return refuse("services", "commands and environments of all services exceed ", kPlanBytesMax,
-                  " bytes");
+    return refuse("services", "commands, environments and files of all services exceed ",
+                  kPlanBytesMax, " bytes");
   }
   return {};
 }
@@ -193,6 +196,10 @@ Result<Services> read_all(const Project& project, const Input& input, bool compl
 
 Result<std::vector<model::ContainerSpec>> compile(const Input& input) {
   ASSIGN_OR_RETURN(const Project project, read_project(input));
+  if (!project.missing.empty()) {
+    return refuse("services", "the text of '", project.missing.front(),
+                  "', which a service extends, is not given in 'env_files'");
+  }
   ASSIGN_OR_RETURN(Services services, read_all(project, input, true));
   share_names(services);
   std::vector<model::ContainerSpec> containers;
@@ -205,8 +212,14 @@ Result<std::vector<model::ContainerSpec>> compile(const Input& input) {
 
 Result<Needs> needs_of(const Input& input) {
   ASSIGN_OR_RETURN(const Project project, read_project(input));
-  ASSIGN_OR_RETURN(Services services, read_all(project, input, false));
   Needs needs;
+  for (const std::string& path : project.missing) {
+    needs.env_files.push_back({.path = path});
+  }
+  if (!needs.env_files.empty()) {
+    return needs;  // what those files need is not known yet
+  }
+  ASSIGN_OR_RETURN(Services services, read_all(project, input, false));
   for (ReadService& service : services) {
     needs.services.push_back(service.container.name);
     if (service.build) {

@@ -22,7 +22,8 @@ inline constexpr size_t kMountsMax = 16;
 struct Input {
   std::vector<std::string> files;   // YAML; later ones over earlier ones
   model::EnvironmentMap variables;  // what `$` finds
-  // The texts of env files, by the path that the file has them under.
+  // The texts of files that the files name (env files, configs, secrets, what is extended), by the
+  // path that they have there.
   std::map<std::string, std::string> env_files;
   // The images that services with a `build` were built to.
   std::map<std::string, std::string> images;
@@ -33,12 +34,18 @@ struct Input {
 base::Result<std::vector<model::ContainerSpec>> compile(const Input& input);
 
 // What has to be given beside the files before they can be compiled.
+struct BuildSecretNeed {
+  std::string id;
+  std::string file, variable;  // one of them
+};
 struct BuildNeed {
   std::string service;
   std::string context;
-  std::string dockerfile;  // within the context; empty: the usual one
+  std::string dockerfile;         // within the context; empty: the usual one
+  std::string dockerfile_inline;  // its text; empty: a file
   std::string target;
   model::EnvironmentMap arguments;
+  std::vector<BuildSecretNeed> secrets;
 };
 struct EnvFileNeed {
   std::string path;

@@ -165,7 +165,7 @@ TEST(Plan, what_is_not_supported_is_refused_by_its_name) {
            {"extra_hosts: [\"a:host-gateway\"]", "services.main.extra_hosts"}}) {
     EXPECT_EQ(field_of(with_keys(keys)), field) << keys;
   }
-  EXPECT_EQ(field_of(compiled("secrets: {}\nservices: {main: {image: i}}")), "secrets");
+  EXPECT_EQ(field_of(compiled("include: []\nservices: {main: {image: i}}")), "include");
   EXPECT_EQ(field_of(compiled("services: {main: {command: x}}")), "services.main.image");
   EXPECT_EQ(field_of(compiled("services: {}")), "services");
   EXPECT_EQ(field_of(compiled("services: {main: 1}")), "services.main");
@@ -208,9 +208,11 @@ TEST(Plan, a_ring_and_a_missing_healthcheck_are_refused_with_the_names) {
       "depends_on: [b]}}\n");
   EXPECT_EQ(field_of(ring), "services.b.depends_on");
   EXPECT_NE(ring.error().message.find("b -> c -> b"), std::string::npos);
-  EXPECT_EQ(field_of(compiled("services: {a: {image: i, depends_on: {b: {condition: "
-                              "service_healthy}}}, b: {image: i}}\n")),
+  const std::string waits =
+      "services: {a: {image: i, depends_on: {b: {condition: service_healthy}}}, b: {image: i";
+  EXPECT_EQ(field_of(compiled(waits + ", healthcheck: {disable: true}}}\n")),
             "services.a.depends_on.b");
+  EXPECT_TRUE(compiled(waits + "}}\n")) << "its image may have one";
 }
 
 TEST(Plan, profiles_leave_services_out) {
@@ -243,6 +245,156 @@ services:
   ASSERT_TRUE(plan) << plan.error().message;
   EXPECT_EQ(plan->front().image, "build:1");
   EXPECT_EQ(plan->front().environment, (model::EnvironmentMap{{"P", "3"}, {"Q", "2"}}));
+}
+
+TEST(Plan, a_service_extends_another_one) {
+  const auto plan = compiled(R"(
+services:
+  base: {image: b, environment: {A: "1", B: "1"}, command: x, profiles: [never]}
+  middle: {extends: base, environment: [B=2], profiles: [never]}
+  main:
+    extends: {service: middle}
+    environment: {C: "3"}
+    command: !reset null
+    profiles: !override []
+)");
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->size(), 1U);
+  EXPECT_EQ(plan->front().image, "b");
+  EXPECT_FALSE(plan->front().service->command);
+  EXPECT_EQ(plan->front().environment, (model::EnvironmentMap{{"A", "1"}, {"B", "2"}, {"C", "3"}}));
+  EXPECT_EQ(field_of(compiled("services: {a: {extends: b}, b: {extends: a}}")),
+            "services.a.extends");
+  EXPECT_EQ(field_of(compiled("services: {a: {extends: a}}")), "services.a.extends");
+  EXPECT_EQ(field_of(compiled("services: {a: {extends: {service: b, x: 1}}}")),
+            "services.a.extends.x");
+}
+
+TEST(Plan, a_service_extends_one_of_a_file_with_paths_from_there) {
+  Input input{.files = {"services: {main: {extends: {service: base, file: lib/base.yaml}}}"}};
+  auto needs = needs_of(input);
+  ASSERT_TRUE(needs) << needs.error().message;
+  ASSERT_EQ(needs->env_files.size(), 1U);
+  EXPECT_EQ(needs->env_files.front().path, "lib/base.yaml");
+  EXPECT_EQ(field_of(compile(input)), "services");
+  input.env_files["lib/base.yaml"] =
+      "services: {base: {build: {args: {A: '1'}}, env_file: own.env, extends: {service: root, "
+      "file: "
+      "root.yaml}}}";
+  needs = needs_of(input);
+  ASSERT_TRUE(needs) << needs.error().message;
+  EXPECT_EQ(needs->env_files.front().path, "lib/root.yaml");
+  input.env_files["lib/root.yaml"] = "services: {root: {image: r, user: '7'}}";
+  needs = needs_of(input);
+  ASSERT_TRUE(needs) << needs.error().message;
+  ASSERT_EQ(needs->builds.size(), 1U);
+  EXPECT_EQ(needs->builds.front().context, "lib/.");
+  EXPECT_EQ(needs->env_files.front().path, "lib/own.env");
+  input.env_files["lib/own.env"] = "FROM_FILE=1";
+  input.images = {{"main", "build:1"}};
+  const auto plan = compile(input);
+  ASSERT_TRUE(plan) << plan.error().message;
+  EXPECT_EQ(plan->front().user, "7");
+  EXPECT_EQ(plan->front().environment.at("FROM_FILE"), "1");
+}
+
+TEST(Plan, later_files_take_keys_away_or_put_others_in_their_place) {
+  const auto plan = compile({.files = {R"(
+services:
+  main:
+    image: i
+    environment: {A: "1", B: "1"}
+    expose: [80, 81]
+    volumes: ["v:/data"]
+    healthcheck: {test: x}
+  gone: {image: i}
+volumes: {v: }
+)",
+                                       R"(
+services:
+  main:
+    environment: {A: !reset null}
+    expose: !override [90]
+    volumes: !reset []
+    healthcheck: !override {disable: true}
+  gone: !reset null
+)"}});
+  ASSERT_TRUE(plan) << plan.error().message;
+  ASSERT_EQ(plan->size(), 1U);
+  EXPECT_EQ(plan->front().environment, (model::EnvironmentMap{{"B", "1"}}));
+  EXPECT_TRUE(plan->front().mounts.empty());
+  EXPECT_TRUE(plan->front().service->no_healthcheck);
+  // What has nothing to change is as if it stood there alone.
+  const auto alone = compiled(
+      "services: {main: {image: !override i, environment: {A: !reset x, B: '2'}, user: !reset 1}}");
+  ASSERT_TRUE(alone) << alone.error().message;
+  EXPECT_EQ(alone->front().environment, (model::EnvironmentMap{{"B", "2"}}));
+  EXPECT_FALSE(alone->front().user);
+}
+
+TEST(Plan, configs_and_secrets_are_files_of_a_service) {
+  const Input input{.files = {R"(
+services:
+  main:
+    image: i
+    secrets: [token, {source: key, target: /etc/key, uid: "1000", mode: 0400}]
+    configs: [{source: app, target: /etc/app.conf, mode: "0640"}, plain]
+secrets: {token: {environment: TOKEN}, key: {file: ./key.pem}}
+configs: {app: {file: app.conf}, plain: {content: "a=${A}"}}
+)"},
+                    .variables = {{"TOKEN", "t"}, {"A", "1"}},
+                    .env_files = {{"./key.pem", "k"}, {"app.conf", "c"}}};
+  const auto plan = compile(input);
+  ASSERT_TRUE(plan) << plan.error().message;
+  std::map<std::string, model::ServiceFile> files;
+  for (const model::ServiceFile& file : plan->front().service->files) {
+    files[file.path] = file;
+  }
+  EXPECT_EQ(files.at("/run/secrets/token").content, "t");
+  EXPECT_EQ(files.at("/run/secrets/token").mode, 0444U);
+  EXPECT_EQ(files.at("/etc/key").content, "k");
+  EXPECT_EQ(files.at("/etc/key").mode, 0400U);
+  EXPECT_EQ(files.at("/etc/key").owner, "1000:0");
+  EXPECT_EQ(files.at("/etc/app.conf").mode, 0640U);
+  EXPECT_EQ(files.at("/plain").content, "a=1");
+  const auto needs = needs_of(input);
+  ASSERT_TRUE(needs) << needs.error().message;
+  EXPECT_EQ(needs->env_files.size(), 2U);
+  const std::string head = "services: {main: {image: i, secrets: [s]}}\nsecrets: {s: ";
+  for (const auto& [entry, field] : std::vector<std::pair<std::string, std::string>>{
+           {"{file: f}", "secrets.s.file"},
+           {"{environment: NONE}", "secrets.s.environment"},
+           {"{external: true}", "secrets.s.external"},
+           {"{content: x}", "secrets.s.content"},
+           {"{}", "secrets.s"},
+           {"{file: f, environment: E}", "secrets.s"}}) {
+    EXPECT_EQ(field_of(compiled(head + entry + "}\n")), field) << entry;
+  }
+  EXPECT_EQ(field_of(with_keys("secrets: [nope]")), "services.main.secrets.0");
+  EXPECT_EQ(
+      field_of(compiled("services: {main: {image: i, configs: [{source: c, target: /a/../b}]}}"
+                        "\nconfigs: {c: {content: x}}\n")),
+      "services.main.configs.0.target");
+}
+
+TEST(Plan, builds_may_have_their_dockerfile_and_secrets_of_the_project) {
+  const auto needs = needs_of({.files = {R"(
+services:
+  main:
+    build:
+      dockerfile_inline: |
+        FROM b
+      secrets: [token, {source: key, target: id}]
+secrets: {token: {environment: TOKEN}, key: {file: key.pem}}
+)"}});
+  ASSERT_TRUE(needs) << needs.error().message;
+  const BuildNeed& build = needs->builds.front();
+  EXPECT_EQ(build.dockerfile_inline, "FROM b\n");
+  ASSERT_EQ(build.secrets.size(), 2U);
+  EXPECT_EQ(build.secrets[0].variable, "TOKEN");
+  EXPECT_EQ(build.secrets[1].id, "id");
+  EXPECT_EQ(build.secrets[1].file, "key.pem");
+  EXPECT_TRUE(needs->env_files.empty()) << "a build's secret goes to the builder alone";
 }
 
 TEST(Plan, what_grows_is_refused) {

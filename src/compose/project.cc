@@ -1,9 +1,12 @@
 #include "compose/project.h"
 
 #include <algorithm>
+#include <array>
 
 #include "base/text.h"
+#include "compose/extends.h"
 #include "compose/interpolation.h"
+#include "compose/marks.h"
 #include "compose/merge.h"
 #include "compose/refusal.h"
 #include "compose/values.h"
@@ -61,13 +64,12 @@ class Variables {
   size_t bytes_ = 0;
 };
 
-Result<Object> read_file(const Input& input, size_t number) {
-  const std::string field = base::cat("files.", number);
-  const std::string& text = input.files[number];
+Result<Object> read_file(const Input& input, const std::string& text, const std::string& field) {
+  static constexpr std::array kMarks{kReset, kOverride};
   if (text.size() > kFileBytesMax) {
     return refuse(field, "is longer than ", kFileBytesMax, " bytes");
   }
-  auto parsed = definition::parse_yaml(text);
+  auto parsed = definition::parse_yaml(text, kMarks);
   if (!parsed) {
     return refuse(field, parsed.error().message);
   }
@@ -82,8 +84,8 @@ Result<Object> read_file(const Input& input, size_t number) {
     if (name.starts_with("x-")) {
       continue;
     }
-    static constexpr std::string_view kKnown[] = {"services", "volumes", "networks", "name",
-                                                  "version"};
+    static constexpr std::string_view kKnown[] = {"services", "volumes", "networks", "configs",
+                                                  "secrets",  "name",    "version"};
     if (std::ranges::find(kKnown, name) == std::end(kKnown)) {
       return refuse(name, "is not supported");
     }
@@ -136,15 +138,23 @@ Result<Project> read_project(const Input& input) {
   if (input.files.empty() || input.files.size() > kFilesMax) {
     return refuse("files", "must hold 1 to ", kFilesMax, " files");
   }
+  Project project;
   Object whole;
   for (size_t i = 0; i < input.files.size(); ++i) {
-    ASSIGN_OR_RETURN(Object file, read_file(input, i));
+    ASSIGN_OR_RETURN(Object file, read_file(input, input.files[i], base::cat("files.", i)));
+    const Value* const before = whole.if_contains("services");
+    RETURN_IF_ERROR(take_extends(file, before == nullptr ? Object{} : before->get_object(), input,
+                                 read_file, project.missing));
     RETURN_IF_ERROR(merge_file(whole, std::move(file)));
   }
-  Project project;
+  for (auto& [key, value] : whole) {
+    drop_marks(value);
+  }
   ASSIGN_OR_RETURN(Object services, take_mapping(whole, "services"));
   ASSIGN_OR_RETURN(project.volumes, take_mapping(whole, "volumes"));
   ASSIGN_OR_RETURN(project.networks, take_mapping(whole, "networks"));
+  ASSIGN_OR_RETURN(project.configs, take_mapping(whole, "configs"));
+  ASSIGN_OR_RETURN(project.secrets, take_mapping(whole, "secrets"));
   const auto asked = input.variables.find(std::string(kProfiles));
   const auto wanted = base::split(
       asked == input.variables.end() ? std::string_view() : std::string_view(asked->second), ',');

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "compose/env_file.h"
+#include "compose/given_files.h"
 #include "compose/host_names.h"
 #include "compose/merge.h"
 #include "compose/mounts.h"
@@ -60,8 +61,11 @@ class ServiceReader {
     }
     if (const Value* const healthcheck = take("healthcheck")) {
       ASSIGN_OR_RETURN(service().healthcheck, read_healthcheck(*healthcheck, path("healthcheck")));
+      service().no_healthcheck = !service().healthcheck;
     }
     RETURN_IF_ERROR(read_dependencies());
+    RETURN_IF_ERROR(read_files("configs", FileKind::config));
+    RETURN_IF_ERROR(read_files("secrets", FileKind::secret));
     ASSIGN_OR_RETURN(out_.container.mounts,
                      read_mounts(project_, name_, take("volumes"), take("tmpfs")));
     ASSIGN_OR_RETURN(out_.ports, read_ports(name_, take("ports"), take("expose")));
@@ -118,6 +122,16 @@ class ServiceReader {
         ASSIGN_OR_RETURN(need.context, read_text(inner, where));
       } else if (key == "dockerfile") {
         ASSIGN_OR_RETURN(need.dockerfile, read_text(inner, where));
+      } else if (key == "dockerfile_inline") {
+        ASSIGN_OR_RETURN(need.dockerfile_inline, read_text(inner, where));
+      } else if (key == "secrets") {
+        if (!inner.is_array()) {
+          return refuse(where, "must be a list");
+        }
+        for (const Value& item : inner.get_array()) {
+          ASSIGN_OR_RETURN(auto secret, read_build_secret(project_, item, where));
+          need.secrets.push_back(std::move(secret));
+        }
       } else if (key == "target") {
         ASSIGN_OR_RETURN(need.target, read_text(inner, where));
       } else if (key == "args") {
@@ -128,7 +142,25 @@ class ServiceReader {
         return refuse(where, "is not supported");
       }
     }
+    if (!need.dockerfile.empty() && !need.dockerfile_inline.empty()) {
+      return refuse(field + ".dockerfile_inline", "excludes 'dockerfile'");
+    }
     out_.build = std::move(need);
+    return {};
+  }
+
+  Result<void> read_files(std::string_view key, FileKind kind) {
+    const Value* const value = take(key);
+    if (value == nullptr) {
+      return {};
+    }
+    std::vector<std::string> needed;
+    ASSIGN_OR_RETURN(
+        auto files, read_given_files(project_, input_, kind, *value, path(key), complete_, needed));
+    std::ranges::move(files, std::back_inserter(service().files));
+    for (std::string& one : needed) {
+      out_.env_files.push_back({.path = std::move(one)});
+    }
     return {};
   }
 

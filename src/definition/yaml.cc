@@ -2,6 +2,7 @@
 
 #include <yaml.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -78,12 +79,13 @@ struct Open {
   std::string key;  // of an object's next value
   bool has_key = false;
   std::string anchor;
+  std::string tag;
   size_t line = 0;
 };
 
 class Reader {
  public:
-  explicit Reader(std::string_view text) {
+  Reader(std::string_view text, std::span<const std::string_view> tags) : tags_(tags) {
     yaml_parser_set_encoding(&source_.parser, YAML_UTF8_ENCODING);
     yaml_parser_set_input_string(&source_.parser,
                                  reinterpret_cast<const unsigned char*>(text.data()), text.size());
@@ -126,7 +128,7 @@ class Reader {
       case YAML_MAPPING_END_EVENT: {
         Open done = std::move(open_.back());
         open_.pop_back();
-        return put(std::move(done.value), done.anchor, done.line);
+        return put(with_tag(std::move(done.value), done.tag), done.anchor, done.line);
       }
       default:
         return {};
@@ -134,9 +136,7 @@ class Reader {
   }
 
   Result<void> begin(Value value, const yaml_char_t* anchor, const yaml_char_t* tag, size_t line) {
-    if (tag != nullptr) {
-      return fail_at(line, "tags are not taken");
-    }
+    ASSIGN_OR_RETURN(std::string name, tag_of(tag, line));
     if (open_.size() >= kDepthMax) {
       return fail_at(line, "nested too deeply");
     }
@@ -147,6 +147,7 @@ class Reader {
         {.value = std::move(value),
          .key = {},
          .anchor = anchor == nullptr ? "" : std::string(reinterpret_cast<const char*>(anchor)),
+         .tag = std::move(name),
          .line = line});
     return count(1, line);
   }
@@ -154,18 +155,31 @@ class Reader {
   Result<void> take_scalar(const yaml_event_t& event) {
     const auto& scalar = event.data.scalar;
     const size_t line = event.start_mark.line;
-    if (scalar.tag != nullptr) {
-      return fail_at(line, "tags are not taken");
-    }
+    ASSIGN_OR_RETURN(const std::string tag, tag_of(scalar.tag, line));
     std::string text = text_of(scalar.value, scalar.length);
     if (!open_.empty() && open_.back().value.is_object() && !open_.back().has_key) {
+      if (!tag.empty()) {
+        return fail_at(line, "a key takes no tag");
+      }
       return take_key(std::move(text), line);
     }
     RETURN_IF_ERROR(count(1, line));
     const bool is_plain = scalar.style == YAML_PLAIN_SCALAR_STYLE;
     const std::string anchor =
         scalar.anchor == nullptr ? "" : reinterpret_cast<const char*>(scalar.anchor);
-    return put(is_plain ? plain_value(text) : Value(text), anchor, line);
+    return put(with_tag(is_plain ? plain_value(text) : Value(text), tag), anchor, line);
+  }
+
+  Result<std::string> tag_of(const yaml_char_t* tag, size_t line) const {
+    const std::string name = tag == nullptr ? "" : reinterpret_cast<const char*>(tag);
+    if (!name.empty() && std::ranges::find(tags_, name) == tags_.end()) {
+      return fail_at(line, base::cat("the tag '", name, "' is not taken"));
+    }
+    return name;
+  }
+
+  static Value with_tag(Value value, const std::string& tag) {
+    return tag.empty() ? std::move(value) : Value(Object{{tag, std::move(value)}});
   }
 
   Result<void> take_key(std::string text, size_t line) {
@@ -262,6 +276,7 @@ class Reader {
   };
 
   Parser source_;
+  std::span<const std::string_view> tags_;
   std::vector<Open> open_;
   std::map<std::string, Anchored> anchors_;
   std::optional<Value> result_;
@@ -270,7 +285,7 @@ class Reader {
 
 }  // namespace
 
-Result<Value> parse_yaml(std::string_view text) {
+Result<Value> parse_yaml(std::string_view text, std::span<const std::string_view> tags) {
   if (text.size() > kBytesMax) {
     return base::fail(ErrorCode::malformed, "the text exceeds ", kBytesMax, " bytes");
   }
@@ -278,7 +293,7 @@ Result<Value> parse_yaml(std::string_view text) {
   if (!base::is_utf8(text)) {
     return base::fail(ErrorCode::malformed, "the text is not UTF-8");
   }
-  return Reader(text).read();
+  return Reader(text, tags).read();
 }
 
 }  // namespace definition

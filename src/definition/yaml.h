@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "wire/json.h"
@@ -17,7 +18,9 @@ inline constexpr size_t kValuesMax = 100'000;
 // One document. Plain texts are null, true, false, integers or numbers as YAML 1.2 has them (no
 // "yes", no octal), all others and quoted ones are strings; a number above 64 bits is a string.
 // Keys are strings. malformed ("line 3: ...") for what is no YAML or not UTF-8, beyond a limit,
-// more than one document, a key twice, a tag, an alias of itself.
-base::Result<wire::json::Value> parse_yaml(std::string_view text);
+// more than one document, a key twice, a tag that is not in `tags`, an alias of itself. A value
+// with one of those is {tag: value}.
+base::Result<wire::json::Value> parse_yaml(std::string_view text,
+                                           std::span<const std::string_view> tags = {});
 
 }  // namespace definition

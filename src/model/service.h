@@ -36,6 +36,14 @@ struct Dependency {
 
 enum class Restart : uint8_t { no, on_failure, always };
 
+// A text that the container finds as a file when its command starts.
+struct ServiceFile {
+  std::string path;  // absolute, without "." and ".."
+  std::string content;
+  uint32_t mode = 0444;
+  std::string owner;  // "uid:gid"; empty: root
+};
+
 // A container's own command. It runs when who started the sandbox says so, not by itself.
 struct Service {
   // Over the image's; an entrypoint of its own also drops the image's command.
@@ -46,7 +54,9 @@ struct Service {
   Restart restart = Restart::no;
   int64_t restarts_max = 0;  // of on_failure; 0: no end
   std::optional<Healthcheck> healthcheck;
+  bool no_healthcheck = false;  // the image's counts as little as none
   std::vector<Dependency> depends_on;
+  std::vector<ServiceFile> files;  // put there by who starts it; never the engine's concern
 };
 
 }  // namespace model

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "node/image_healthcheck.h"
 #include "node/image_index.h"
 #include "wire/container_json.h"
 
@@ -178,6 +179,9 @@ Object service_json(const model::ContainerSpec& container, const ImageConfig& im
              {"restarts_max", service.restarts_max}};
   if (service.healthcheck) {
     out["healthcheck"] = wire::to_json(*service.healthcheck);
+  } else if (const auto check = image_healthcheck(image.more_json);
+             check && !service.no_healthcheck) {
+    out["healthcheck"] = wire::to_json(*check);
   }
   return out;
 }

@@ -21,10 +21,11 @@ std::string message_in(const std::string& body) {
 Task<Result<std::string>> ask(engine::AgentConnection& agent, const AgentQuestion& question) {
   auto head = wire::http::HeadBuilder::request(question.method, question.target);
   head.add("host", "agent");
-  if (question.method == "POST") {
-    head.add_length(0);
+  if (question.method != "GET") {
+    head.add_length(question.body.size());
   }
-  CO_RETURN_IF_ERROR(co_await agent.stream.write_all(head.finish(), kAgentAnswerPatience));
+  CO_RETURN_IF_ERROR(
+      co_await agent.stream.write_all(head.finish() + question.body, kAgentAnswerPatience));
   CO_ASSIGN_OR_RETURN(const auto response,
                       co_await agent.reader.read_response(question.method,
                                                           net::Deadline::after(question.patience)));

@@ -59,11 +59,24 @@ Object build_json(const compose::BuildNeed& build) {
   for (const auto& [name, value] : build.arguments) {
     arguments[name] = value;
   }
-  return {{"service", build.service},
-          {"context", build.context},
-          {"dockerfile", build.dockerfile},
-          {"target", build.target},
-          {"args", std::move(arguments)}};
+  Object out{{"service", build.service},
+             {"context", build.context},
+             {"dockerfile", build.dockerfile},
+             {"target", build.target},
+             {"args", std::move(arguments)}};
+  if (!build.dockerfile_inline.empty()) {
+    out["dockerfile_inline"] = build.dockerfile_inline;
+  }
+  if (!build.secrets.empty()) {
+    Array secrets;
+    for (const compose::BuildSecretNeed& secret : build.secrets) {
+      secrets.push_back(secret.file.empty()
+                            ? Object{{"id", secret.id}, {"environment", secret.variable}}
+                            : Object{{"id", secret.id}, {"file", secret.file}});
+    }
+    out["secrets"] = std::move(secrets);
+  }
+  return out;
 }
 
 }  // namespace

@@ -176,6 +176,11 @@ Task<void> Lifecycle::create_at_engine(LivePtr live) {
     fail(live, "start_failed", spec.error().message);
     co_return;
   }
+  for (model::ContainerSpec& container : spec->containers) {
+    if (container.service) {
+      container.service->files.clear();  // ServiceStart's
+    }
+  }
   const auto status = co_await context_.engine.create(std::move(*spec));
   base::fault_point("gateway.create.after_engine");
   live->creating = false;

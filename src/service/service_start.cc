@@ -1,8 +1,8 @@
 #include "service/service_start.h"
 
 #include <algorithm>
-
-#include "service/agent_call.h"
+#include <array>
+#include <charconv>
 
 namespace service {
 namespace {
@@ -22,6 +22,12 @@ std::unexpected<base::Error> failed(std::string reason, std::string message) {
   auto error = base::fail(ErrorCode::internal, message);
   error.error().details.emplace_back("reason", std::move(reason));
   return error;
+}
+
+std::string octal(uint32_t mode) {
+  std::array<char, 12> digits{};
+  const auto end = std::to_chars(digits.begin(), digits.end(), mode, 8).ptr;
+  return {digits.begin(), end};
 }
 
 // "\n" and what it said, if anything.
@@ -62,8 +68,9 @@ bool ServiceStart::is_next(size_t number) const {
       });
 }
 
+// The file's healthcheck, or the image's, which only the agent knows.
 bool ServiceStart::must_be_healthy(size_t number) const {
-  return containers_[number].service->healthcheck.has_value();
+  return progress_[number].status.health != "none";
 }
 
 bool ServiceStart::is_settled(size_t number) const {
@@ -83,11 +90,20 @@ Result<void> ServiceStart::find_failure() const {
     if (!progress.failure.empty()) {
       return failed("start_failed", base::cat(name, ": ", progress.failure));
     }
+    if (progress.started && status.health == "unhealthy") {
+      return failed("start_failed", base::cat(name, " is unhealthy", said(status.check_output)));
+    }
+    for (const model::Dependency& dependency : containers_[i].service->depends_on) {
+      const Progress& other = progress_of(dependency.container);
+      if (dependency.condition == model::Condition::healthy && other.started &&
+          other.status.health == "none") {
+        return failed("start_failed", base::cat(name, " waits for '", dependency.container,
+                                                "' to be healthy, but neither the file nor its "
+                                                "image has a healthcheck"));
+      }
+    }
     if (!progress.started) {
       continue;
-    }
-    if (status.health == "unhealthy") {
-      return failed("start_failed", base::cat(name, " is unhealthy", said(status.check_output)));
     }
     if (status.state == "idle" && i != 0) {
       return failed("start_failed", base::cat(name, " has no command, and its image has none"));
@@ -102,21 +118,41 @@ Result<void> ServiceStart::find_failure() const {
   return {};
 }
 
+AgentQuestion ServiceStart::next_question(size_t number) const {
+  const Progress& progress = progress_[number];
+  const auto& files = containers_[number].service->files;
+  if (progress.started) {
+    return {
+        .target = base::cat("/service?version=", progress.status.version, "&wait=", kWaitSeconds),
+        .patience = std::chrono::seconds(2 * kWaitSeconds)};
+  }
+  if (progress.files < files.size()) {
+    const model::ServiceFile& file = files[progress.files];
+    return {.method = "PUT",
+            .target = base::cat("/files?user=root&path=", base::percent_encode(file.path),
+                                "&mode=", octal(file.mode), "&owner=",
+                                base::percent_encode(file.owner.empty() ? "0:0" : file.owner)),
+            .body = file.content};
+  }
+  // Filling a volume takes its time.
+  return {
+      .method = "POST", .target = "/service/start", .patience = std::chrono::seconds(kWaitSeconds)};
+}
+
 // One service from its start on, for as long as anybody waits.
 Task<void> ServiceStart::bring_up(size_t number) {
   net::Cancellation* const cancellation = co_await net::current_cancellation();
   const std::string address = engine::agent_address(id_, number);
   Progress& progress = progress_[number];
   while (!cancellation->requested() && is_wanted_()) {
-    AgentQuestion question{.method = "POST", .target = "/service/start"};
-    // Filling a volume takes its time.
-    question.patience = std::chrono::seconds(kWaitSeconds);
-    if (progress.started) {
-      question = {
-          .target = base::cat("/service?version=", progress.status.version, "&wait=", kWaitSeconds),
-          .patience = std::chrono::seconds(2 * kWaitSeconds)};
-    }
+    const bool is_file =
+        !progress.started && progress.files < containers_[number].service->files.size();
+    auto question = next_question(number);
     const auto answer = co_await ask_agent_json(context_, address, std::move(question));
+    if (answer && is_file) {
+      ++progress.files;
+      continue;
+    }
     auto status = answer ? parse_service_status(*answer)
                          : Result<ServiceStatus>(std::unexpected(answer.error()));
     if (status) {

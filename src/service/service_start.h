@@ -10,6 +10,7 @@
 
 #include "model/sandbox.h"
 #include "net/task_group.h"
+#include "service/agent_call.h"
 #include "service/containers.h"
 
 namespace service {
@@ -29,11 +30,13 @@ class ServiceStart {
   struct Progress {
     bool begun = false;
     bool started = false;
+    size_t files = 0;  // of its own that lie in its container
     ServiceStatus status;
     std::string failure;
   };
 
   net::Task<void> bring_up(size_t number);
+  [[nodiscard]] AgentQuestion next_question(size_t number) const;
   [[nodiscard]] bool is_next(size_t number) const;
   [[nodiscard]] bool is_settled(size_t number) const;
   [[nodiscard]] bool must_be_healthy(size_t number) const;

@@ -136,7 +136,38 @@ Object service_json(const model::Service& service) {
   if (service.healthcheck) {
     out["healthcheck"] = to_json(*service.healthcheck);
   }
+  if (service.no_healthcheck) {
+    out["no_healthcheck"] = true;
+  }
+  if (!service.files.empty()) {
+    Array files;
+    for (const model::ServiceFile& file : service.files) {
+      files.push_back(Object{{"path", file.path},
+                             {"content", file.content},
+                             {"mode", int64_t{file.mode}},
+                             {"owner", file.owner}});
+    }
+    out["files"] = std::move(files);
+  }
   return out;
+}
+
+Result<model::ServiceFile> parse_service_file(const Value& value) {
+  if (!value.is_object()) {
+    return fail_field("files", "files must hold objects");
+  }
+  Reader reader(value.get_object(), "files");
+  model::ServiceFile file;
+  ASSIGN_OR_RETURN(file.path, reader.required<std::string>("path"));
+  ASSIGN_OR_RETURN(file.content, reader.required<std::string>("content"));
+  ASSIGN_OR_RETURN(const int64_t mode, read_number(reader, "mode", 0, 0777));
+  ASSIGN_OR_RETURN(file.owner, reader.required<std::string>("owner"));
+  RETURN_IF_ERROR(reader.finish());
+  if (!is_mount_target(file.path)) {
+    return fail_field("files.path", "files.path must be an absolute path");
+  }
+  file.mode = static_cast<uint32_t>(mode);
+  return file;
 }
 
 Result<model::Dependency> parse_dependency(const Value& value) {
@@ -165,6 +196,9 @@ Result<model::Service> parse_service(const Object& object) {
   ASSIGN_OR_RETURN(service.restart, parse_restart(restart));
   ASSIGN_OR_RETURN(service.restarts_max, read_number(reader, "restarts_max", 0, kCountMax));
   ASSIGN_OR_RETURN(const auto check, reader.optional<Object>("healthcheck"));
+  ASSIGN_OR_RETURN(const auto no_check, reader.optional<bool>("no_healthcheck"));
+  service.no_healthcheck = no_check.value_or(false);
+  ASSIGN_OR_RETURN(const auto files, reader.optional<Array>("files"));
   ASSIGN_OR_RETURN(const auto dependencies, reader.required<Array>("depends_on"));
   RETURN_IF_ERROR(reader.finish());
   if (check) {
@@ -173,6 +207,10 @@ Result<model::Service> parse_service(const Object& object) {
   for (const Value& value : dependencies) {
     ASSIGN_OR_RETURN(auto dependency, parse_dependency(value));
     service.depends_on.push_back(std::move(dependency));
+  }
+  for (const Value& value : files.value_or(Array{})) {
+    ASSIGN_OR_RETURN(auto file, parse_service_file(value));
+    service.files.push_back(std::move(file));
   }
   return service;
 }

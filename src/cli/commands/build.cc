@@ -20,6 +20,8 @@ using wire::json::Object;
 
 namespace {
 
+// builder/build.go takes it out of the context again.
+constexpr auto kInlineName = ".sandbox.Dockerfile";
 constexpr size_t kDockerfileBytesMax = size_t{1} << 20;
 // A builder that starts, and a context that is unpacked, before the gateway answers.
 constexpr int kStartSilenceSeconds = 300;
@@ -37,7 +39,7 @@ std::string start_target(const BuildOptions& options) {
       add_parameter(query, key, value);
     }
   };
-  add("dockerfile", options.dockerfile);
+  add("dockerfile", options.dockerfile_text.empty() ? options.dockerfile : kInlineName);
   add("target", options.target);
   add("team", options.team);
   for (const std::string& argument : options.arguments) {
@@ -76,6 +78,9 @@ Result<BuildSource> open_source(const Context& context, const BuildOptions& opti
   }
   const auto packing = is_loopback_url(context.http.url()) ? Packing::plain : Packing::zstd;
   ASSIGN_OR_RETURN(source.folder, FolderReader::open(options.folder, packing));
+  if (!options.dockerfile_text.empty()) {
+    RETURN_IF_ERROR(source.folder->add_file(kInlineName, options.dockerfile_text));
+  }
   request.body_source = [reader = source.folder.get()](std::span<char> buffer) {
     return reader->read(buffer);
   };
