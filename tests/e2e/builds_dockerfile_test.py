@@ -176,6 +176,34 @@ def test_a_base_image_outside_the_teams_prefixes_is_refused(api, bb, registry):
         api.delete("/teams/e2e-narrow")
 
 
+def test_a_team_has_so_many_builds_under_way_and_no_more(api, bb):
+    """The operator's builds-per-team, 4 where nothing is said."""
+    def start(number: int):
+        return post(api, tar_of({"Dockerfile": f"FROM {bb}\nRUN sleep 2{number}\n".encode()}),
+                    wait=0)
+    rows = []
+    try:
+        for number in range(4):
+            answer = start(number)
+            assert answer.status_code == 201, answer.text
+            rows.append(answer.json())
+        assert error_of(start(4)) == (429, "overloaded")
+        assert start(0).json()["id"] == rows[0]["id"], "one that is under way is joined"
+    finally:
+        for row in rows:
+            api.delete(f"/builds/{row['id']}")
+    last = eventually(lambda: (answer := start(5)).status_code == 201 and answer.json())
+    api.delete(f"/builds/{last['id']}")
+
+
+def test_a_step_has_the_memory_of_its_builder(api, bb):
+    """The operator's build-memory-mb, here 1024; the next build has a builder that works."""
+    row = failed(api, f"FROM {bb}\nRUN --mount=type=tmpfs,target=/m "
+                      "dd if=/dev/zero of=/m/x bs=1M count=3000\n")
+    assert row["reason"] in ("step_failed", "out_of_memory", "builder_failed", "builder_lost"), row
+    build(api, f"FROM {bb}\nRUN echo after the memory > /m\n")
+
+
 def test_a_failed_build_leaves_nothing_but_its_row_and_log(deployed, api, bb):
     row = failed(api, f"FROM {bb}\nRUN for i in 1 2 3 4 5 6 7 8 9; do echo line-$i; done; exit 9\n")
     log = log_of(api, row)
