@@ -66,6 +66,7 @@ struct Dispatch {
   Result<int> operator()(const SshProxyOptions& options) const {
     return ssh_proxy(context, options);
   }
+  Result<int> operator()(const ForwardOptions& options) const { return forward(context, options); }
   Result<int> operator()(const LogsOptions& options) const { return logs(context, options); }
   Result<int> operator()(const MetricsOptions& options) const { return metrics(context, options); }
   Result<int> operator()(const NetworkOptions& options) const { return network(context, options); }

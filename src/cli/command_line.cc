@@ -164,6 +164,18 @@ Result<int64_t> parse_megabytes(std::string_view text) {
   return base::fail_field("size", "'", text, "' is not a size: write 512, 512m or 2g");
 }
 
+Result<PortPair> parse_port_pair(std::string_view text) {
+  const size_t colon = text.find(':');
+  const bool is_pair = colon != std::string_view::npos;
+  const auto remote = base::parse_number<uint16_t>(is_pair ? text.substr(colon + 1) : text);
+  const std::string_view here = text.substr(0, is_pair ? colon : text.size());
+  const auto local = here.empty() ? 0 : base::parse_number<uint16_t>(here);
+  if (!remote || *remote == 0 || !local) {
+    return base::fail_field("port", "'", text, "' is not a port: write 80, 8080:80 or :80");
+  }
+  return PortPair{.local = *local, .remote = *remote};
+}
+
 Result<int64_t> parse_seconds(std::string_view text) {
   ASSIGN_OR_RETURN(const auto parts, split_unit(text, "time"));
   const auto& [number, unit] = parts;

@@ -24,6 +24,8 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& wor
 Result<int64_t> parse_megabytes(std::string_view text);
 // "90", "90s", "30m", "2h", "1d" in seconds.
 Result<int64_t> parse_seconds(std::string_view text);
+// "80" (the same port here) or "8080:80", or ":80" for a free one here.
+Result<PortPair> parse_port_pair(std::string_view text);
 
 // For completion scripts.
 struct OptionInfo {

@@ -240,5 +240,19 @@ TEST(Completion, knows_every_command_and_option) {
   EXPECT_NE(std::ranges::find(commands, "image gc", &CommandInfo::name), commands.end());
 }
 
+TEST(CommandLine, ports_are_forwarded_as_written) {
+  const auto options =
+      parsed<ForwardOptions>({"forward", "sbx", "80", "8080:81", ":82", "--host", "db"});
+  ASSERT_EQ(options.ports.size(), 3U);
+  EXPECT_EQ(options.ports[0].local, 80);
+  EXPECT_EQ(options.ports[1].local, 8080);
+  EXPECT_EQ(options.ports[1].remote, 81);
+  EXPECT_EQ(options.ports[2].local, 0);
+  EXPECT_EQ(options.host, "db");
+  for (const std::string_view wrong : {"", "0", "8080:", "x", "1:65536", "1:2:3", "-1"}) {
+    EXPECT_FALSE(parse_port_pair(wrong)) << wrong;
+  }
+}
+
 }  // namespace
 }  // namespace cli

@@ -54,6 +54,7 @@ Result<int> shell(Context& context, const ShellOptions& options);
 Result<int> ssh(Context& context, const SshOptions& options);
 Result<int> ssh_config(Context& context, const SshConfigOptions& options);
 Result<int> ssh_proxy(Context& context, const SshProxyOptions& options);
+Result<int> forward(Context& context, const ForwardOptions& options);
 Result<int> logs(Context& context, const LogsOptions& options);
 Result<int> metrics(Context& context, const MetricsOptions& options);
 Result<int> network(Context& context, const NetworkOptions& options);

@@ -43,6 +43,7 @@ struct Storage {
   SshOptions ssh;
   SshConfigOptions ssh_config;
   SshProxyOptions ssh_proxy;
+  ForwardOptions forward;
   LogsOptions logs;
   MetricsOptions metrics;
   NetworkOptions network;

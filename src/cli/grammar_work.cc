@@ -1,4 +1,7 @@
 // Commands that work in a sandbox: run, exec, shell, cp, and what tells how it is doing.
+#include <algorithm>
+
+#include "cli/command_line.h"
 #include "cli/grammar_options.h"
 
 namespace cli {
@@ -50,6 +53,32 @@ void add_work_commands(CLI::App& root, Storage& to) {
   shell->add_option("--session", to.shell.session, "Name of the shell (default terminal)")
       ->option_text("NAME");
   shell->footer(kEscapes);
+
+  auto* forward = add_command(root, to, to.forward, "forward",
+                              "Reach ports in a sandbox by ports of this machine");
+  add_id(*forward, to.forward.id);
+  add_container(*forward, to.forward.id);
+  const auto add_port = [&to](const std::string& text) {
+    const auto pair = parse_port_pair(text);
+    if (!pair) {
+      throw CLI::ValidationError("PORT", pair.error().message);
+    }
+    to.forward.ports.push_back(*pair);
+  };
+  forward
+      ->add_option_function<std::vector<std::string>>(
+          "PORT",
+          [add_port](const std::vector<std::string>& texts) {
+            std::ranges::for_each(texts, add_port);
+          },
+          "[LOCAL:]PORT, :PORT for a free local one; several")
+      ->required();
+  forward
+      ->add_option("--host", to.forward.host,
+                   "Reached from within the sandbox (default: the sandbox itself)")
+      ->option_text("HOST");
+  forward->footer(
+      "Listens on 127.0.0.1 until Ctrl-C, and prints where. Connections end with the sandbox.");
 
   auto* copy = add_command(root, to, to.copy, "cp", "Copy files into or out of a sandbox");
   copy->add_option("SRC", to.copy.source, "Path here, ID:/path there, or - for standard input")

@@ -99,6 +99,15 @@ struct SshProxyOptions {
   std::string id;
   bool host_key = false;  // prints it instead
 };
+// A port of 127.0.0.1 here, 0 for a free one, and the one there that it stands for.
+struct PortPair {
+  uint16_t local = 0;
+  uint16_t remote = 0;
+};
+struct ForwardOptions {
+  std::string id, host;
+  std::vector<PortPair> ports;
+};
 struct LogsOptions {
   std::string id, container;
   bool follow = false;
@@ -335,14 +344,14 @@ using Invocation = std::variant<
     CopyOptions, EventsOptions, RemoveOptions, ImagePullOptions, ImageListOptions,
     ImageRemoveOptions, ImageImportOptions, ImageBuildDefaultOptions, ImageGcOptions, BuildOptions,
     BuildListOptions, QuotaOptions, ReplicasOptions, VersionOptions, CompletionOptions,
-    ShellOptions, SshOptions, SshConfigOptions, SshProxyOptions, LogsOptions, MetricsOptions,
-    NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions, AuditVerifyOptions,
-    AuditHeadOptions, SessionStartOptions, SessionListOptions, SessionGetOptions,
-    SessionLogsOptions, SessionAttachOptions, SessionWriteOptions, SessionKillOptions,
-    SessionResizeOptions, SessionRemoveOptions, FileListOptions, FileStatOptions, FileRemoveOptions,
-    FolderMakeOptions, FileMoveOptions, FileModeOptions, FileWatchOptions, TeamListOptions,
-    TeamGetOptions, TeamCreateOptions, TeamUpdateOptions, TeamDeleteOptions, TeamMembersOptions,
-    TokenListOptions, TokenCreateOptions, TokenRevokeOptions, TokenLimitsOptions, SignInListOptions,
-    SignInEndOptions, ApplyOptions, MeOptions>;
+    ShellOptions, SshOptions, SshConfigOptions, SshProxyOptions, ForwardOptions, LogsOptions,
+    MetricsOptions, NetworkOptions, ActivityOptions, AuditOptions, AuditExportOptions,
+    AuditVerifyOptions, AuditHeadOptions, SessionStartOptions, SessionListOptions,
+    SessionGetOptions, SessionLogsOptions, SessionAttachOptions, SessionWriteOptions,
+    SessionKillOptions, SessionResizeOptions, SessionRemoveOptions, FileListOptions,
+    FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions, FileModeOptions,
+    FileWatchOptions, TeamListOptions, TeamGetOptions, TeamCreateOptions, TeamUpdateOptions,
+    TeamDeleteOptions, TeamMembersOptions, TokenListOptions, TokenCreateOptions, TokenRevokeOptions,
+    TokenLimitsOptions, SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

@@ -35,11 +35,7 @@ class WebSocket {
   [[nodiscard]] size_t unsent() const { return out_.size() - sent_; }
 
  private:
-  WebSocket(std::unique_ptr<Connection> connection, base::Random& random);
-  Result<void> shake_hands(const Endpoint& endpoint, const std::string& target,
-                           Interrupt& interrupt);
-  Result<std::string> read_head(Interrupt& interrupt);
-  Result<void> refused(std::string_view head, Interrupt& interrupt);
+  WebSocket(std::unique_ptr<Connection> connection, std::string early, base::Random& random);
   Result<void> decode(std::string_view bytes, const Handler& handler);
   Result<void> take(const wire::websocket::Event& event, const Handler& handler);
 

@@ -4,6 +4,7 @@ clients, in an image that has nothing at all too."""
 import hashlib
 import io
 import os
+import signal
 import socket
 import subprocess
 import tarfile
@@ -89,6 +90,28 @@ def test_bytes_and_half_closes_pass_to_a_port_by_any_of_its_names(api, box):
     rows = api.get(f"/sandboxes/{box}/audit-logs?event=stream.tcp").json()["items"]
     assert rows[0]["details"]["port"] == str(PORT)
     assert rows[0]["details"]["host"] == "service.internal"
+
+
+def test_the_command_line_forwards_ports(api, box, sandbox_cli):
+    serve_digests(api, box)
+    with subprocess.Popen([sandbox_cli.program, "forward", box, f":{PORT}", ":1"],
+                          env=sandbox_cli.environment, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE, text=True) as forward:
+        ports = [int(forward.stdout.readline().split(":")[1]) for _ in range(2)]
+        data = os.urandom(3_000_000)
+        links = [socket.create_connection(("127.0.0.1", ports[0]), timeout=60) for _ in range(5)]
+        for link in links:
+            with link:
+                link.sendall(data)
+                link.shutdown(socket.SHUT_WR)
+                assert read_all(link).decode().split()[0] == hashlib.sha256(data).hexdigest()
+        with socket.create_connection(("127.0.0.1", ports[1]), timeout=60) as link:
+            assert read_all(link) == b""
+        assert "refused" in forward.stderr.readline()
+        forward.send_signal(signal.SIGINT)
+        assert forward.wait(timeout=30) == 0
+    assert sandbox_cli("forward", "none", "80").returncode == 125
+    assert sandbox_cli("forward", box, "nonsense").returncode == 125
 
 
 def test_what_cannot_be_reached_is_told(api, shared_box):
