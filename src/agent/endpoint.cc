@@ -1,6 +1,7 @@
 #include "agent/endpoint.h"
 
 #include <errno.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 
 #include <cstring>
@@ -16,6 +17,8 @@ using net::Task;
 
 // Those that wait for us to accept; as many as we hold ourselves.
 constexpr int kBacklog = 16;
+// Of a listening socket's file: whoever else may connect is its user's to say.
+constexpr mode_t kSocketMode = 0600;
 // How often a socket whose backlog is full is tried again.
 constexpr base::Milliseconds kFullPause{50};
 
@@ -85,7 +88,9 @@ Result<Fd> listen_at(const HostAddress& address, const Identity& identity, std::
   const ActingFullyAs acting(identity);
   Fd socket = make_socket(address);
   const int yes = 1;
-  if (socket && address.storage.ss_family != AF_UNIX) {
+  if (socket && address.storage.ss_family == AF_UNIX) {
+    ::fchmod(socket.get(), kSocketMode);  // taken over by the file that bind() makes
+  } else if (socket) {
     ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
   }
   if (!socket || ::bind(socket.get(), address.get(), address.size) != 0 ||

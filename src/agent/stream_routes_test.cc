@@ -153,6 +153,9 @@ TEST(StreamRoutes, listen_on_a_socket_that_goes_with_its_stream) {
   const std::string path = agent.folder() + "/made.sock";
   StreamClient control(agent, base::cat("/streams/listen?path=", path));
   EXPECT_EQ(control.until("\n"), base::cat("{\"listener\":\"l1\",\"path\":\"", path, "\"}\n"));
+  struct stat file{};
+  ASSERT_EQ(::stat(path.c_str(), &file), 0);
+  EXPECT_EQ(file.st_mode & 07777, 0600U) << "nobody else connects";
   const base::Fd caller = base::sys::connect_unix(path, false).value();
   EXPECT_EQ(control.until("\n"), "{\"connection\":1}\n");
   control.close();

@@ -1,5 +1,7 @@
 #include "server/agent_answer.h"
 
+#include <array>
+
 #include "server/audit_record.h"
 #include "server/body_pump.h"
 #include "server/content_stream.h"
@@ -85,6 +87,19 @@ Task<Result<void>> relay_any_json(Exchange& exchange, AgentChannel& channel,
                           : is_start                           ? note_session_id
                                                                : nullptr;
   return relay_bytes(exchange, channel, response, std::move(head), kWritePatience, look);
+}
+
+Task<void> drain_client(net::Stream& client) {
+  client.shutdown_write();
+  const net::Deadline deadline = net::Deadline::after(kDrainPatience);
+  std::array<char, 1024> rest;
+  for (size_t seen = 0; seen < kDrainBytesMax;) {
+    const auto size = co_await client.read_some(rest, deadline);
+    if (!size || *size == 0) {
+      co_return;
+    }
+    seen += *size;
+  }
 }
 
 }  // namespace server

@@ -26,6 +26,11 @@ Task<Result<void>> relay_coded(Exchange& exchange, AgentChannel& channel,
                                const wire::http::Response& response, wire::http::HeadBuilder head,
                                Coding coding);
 
+// Of a connection that was switched to another protocol and is over: takes what still comes for a
+// moment. Closing with bytes unread would reset it, and the client would lose the last ones it was
+// sent.
+Task<void> drain_client(net::Stream& client);
+
 inline constexpr int kFirstErrorStatus = 400;
 
 }  // namespace server

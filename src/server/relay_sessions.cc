@@ -1,7 +1,5 @@
 #include "server/relay_sessions.h"
 
-#include <array>
-
 #include "net/stream_pump.h"
 #include "server/agent_answer.h"
 #include "server/websocket.h"
@@ -53,21 +51,6 @@ HeadBuilder upgrade_head(const Exchange& exchange, const Handshake& handshake) {
   return head;
 }
 
-// Takes what still comes for a moment. Closing with bytes unread would reset the connection, and
-// the client would lose the last ones it was sent.
-Task<void> drain(net::Stream& client) {
-  client.shutdown_write();
-  const net::Deadline deadline = net::Deadline::after(kDrainPatience);
-  std::array<char, 1024> rest;
-  for (size_t seen = 0; seen < kDrainBytesMax;) {
-    const auto size = co_await client.read_some(rest, deadline);
-    if (!size || *size == 0) {
-      co_return;
-    }
-    seen += *size;
-  }
-}
-
 Task<Result<void>> relay_upgrade(Exchange& exchange, AgentChannel& channel,
                                  const service::Live& live, const Response& response) {
   if (response.status != kSwitchingProtocols) {
@@ -79,7 +62,7 @@ Task<Result<void>> relay_upgrade(Exchange& exchange, AgentChannel& channel,
       {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
       {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
       net::HalfClose::ends_both, kStreamPatience);
-  co_await drain(exchange.client());
+  co_await drain_client(exchange.client());
   co_return Result<void>{};
 }
 

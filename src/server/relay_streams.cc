@@ -19,6 +19,7 @@ Task<Result<void>> relay_joined(Exchange& exchange, AgentChannel& channel,
       {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
       {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
       net::HalfClose::passed_on, kStreamPatience);
+  co_await drain_client(exchange.client());
   co_return Result<void>{};
 }
 

@@ -77,6 +77,18 @@ def test_scp_both_ways(api, box, ssh, tmp_path, protocol):
     assert missing.returncode == 1 and b"No such file" in missing.stderr
 
 
+def test_patterns_and_quoted_names_of_the_old_protocol(api, box, ssh, tmp_path):
+    api.output(box, "mkdir -p '/root/p q'; for i in 1 2 3; do echo $i > '/root/p q/f'$i; done")
+    options, host = ssh.copy_target()
+    down = call("scp", "-O", "-q", *options, f"{host}:'/root/p q'/f*", tmp_path)
+    assert down.returncode == 0, down.stderr
+    assert sorted(path.name for path in tmp_path.glob("f?")) == ["f1", "f2", "f3"]
+    (tmp_path / "up").write_text("up")
+    up = call("scp", "-O", "-q", *options, tmp_path / "up", f"{host}:'/root/p q/'")
+    assert up.returncode == 0, up.stderr
+    assert api.output(box, "cat '/root/p q/up'; rm -r '/root/p q'") == "up"
+
+
 def test_scp_of_a_large_file(api, box, ssh, tmp_path):
     large = tmp_path / "large"
     large.write_bytes(os.urandom(1 << 20) * 64)
