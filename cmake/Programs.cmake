@@ -14,6 +14,7 @@ program(sandbox-gateway gateway.cc server service engine store config tls defini
 if(TARGET sandbox-gateway)
   target_sources(sandbox-gateway PRIVATE ${CMAKE_SOURCE_DIR}/src/main/operator_files.cc
                  ${CMAKE_SOURCE_DIR}/src/main/gateway_places.cc
+                 ${CMAKE_SOURCE_DIR}/src/main/gateway_commands.cc
                  ${CMAKE_SOURCE_DIR}/src/main/process.cc)
 endif()
 program(sandbox-ssh ssh.cc ssh config)

@@ -6,7 +6,10 @@
         print(sbx.run(["uname", "-a"]).stdout)
 
 The address and token come from SANDBOX_GATEWAY_URL and SANDBOX_GATEWAY_TOKEN unless given, the
-authorities of an https:// gateway from SANDBOX_GATEWAY_CA_FILE (else the system's).
+authorities of an https:// gateway from SANDBOX_GATEWAY_CA_FILE (else the system's). A token that is
+not there either is taken from the command line's configuration (SANDBOX_GATEWAY_CONFIG, else
+~/.config/sandbox/config.json) where that is of the same address: within a sandbox, whose tokens
+are made anew from time to time, it is looked up there again when it is refused.
 `AsyncGateway` is the same with `await`. Everything raised derives from `GatewayError`.
 
 Longer than 600 lines because it is one file on purpose: it is fetched from a gateway
@@ -1706,6 +1709,14 @@ class _SandboxCalls:
         return (yield from _get(_path(self.id, "/activity")))
 
     @_operation
+    def identity_token(self, audience: str | None = None) -> Plan[str]:
+        """A signed token that says which sandbox this is, for an audience that the gateway's
+        operator has configured (without one: for the gateway's own `/oauth/token`)."""
+        body = _without_none({"audience": audience})
+        request = _Request("POST", _path(self.id, "/identity-token"), json=body, repeat=True)
+        return (yield from _ask_json(request))["token"]
+
+    @_operation
     def metrics(self) -> Plan[dict[str, Any]]:
         """Use of cpu, memory, disk, network and processes, now and over time."""
         return (yield from _get(_path(self.id, "/metrics")))
@@ -2490,6 +2501,17 @@ class _GatewayCalls[S]:
         return (yield from _get("/quotas"))
 
     @_operation
+    def identity_keys(self) -> Plan[_list[dict[str, Any]]]:
+        """The keys that sign who sandboxes are; for admins of the platform."""
+        return (yield from _get("/identity/keys"))["items"]
+
+    @_operation
+    def rotate_identity_keys(self) -> Plan[_list[dict[str, Any]]]:
+        """From now on the next key signs; for admins of the platform."""
+        answer = yield from _ask_json(_Request("POST", "/identity/keys/rotate"))
+        return answer["items"]
+
+    @_operation
     def replicas(self) -> Plan[_list[dict[str, Any]]]:
         """The gateways that share the store, the oldest first; for admins of the platform."""
         return (yield from _get("/replicas"))["items"]
@@ -2502,6 +2524,9 @@ class _Connection:
                  ca_file: str | os.PathLike[str] | None, insecure: bool):
         self.url = (url or os.environ.get("SANDBOX_GATEWAY_URL") or DEFAULT_URL).rstrip("/")
         self.token = token or os.environ.get("SANDBOX_GATEWAY_TOKEN") or ""
+        self.token_is_kept = not self.token
+        if self.token_is_kept:
+            self.token = _kept_token(self.url)
         self.timeout = timeout
         self.ca_file = ca_file or os.environ.get("SANDBOX_GATEWAY_CA_FILE")
         self.insecure = insecure
@@ -2514,8 +2539,6 @@ class _Connection:
 
     def client_options(self) -> dict[str, Any]:
         headers = {"User-Agent": f"sandbox-gateway-python/{__version__}"}
-        if self.token:
-            headers["Authorization"] = f"Bearer {self.token.strip()}"
         if self.loopback:  # compressing for this machine is only work
             headers |= _IDENTITY
         return {
@@ -2543,6 +2566,8 @@ class _Connection:
 
     def arguments(self, request: _Request, body: _OpenSource | None) -> dict[str, Any]:
         headers = dict(request.headers)
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token.strip()}"
         if body is not None and body.length is not None:
             headers["Content-Length"] = str(body.length)
         if request.json is not None:
@@ -2550,8 +2575,31 @@ class _Connection:
         return {"method": request.method, "url": self.url + request.target, "headers": headers,
                 "timeout": self.timeouts(request.read_timeout)}
 
+    def refresh_token(self) -> bool:
+        """Whether the configuration has another token by now than the one that was refused."""
+        kept = _kept_token(self.url) if self.token_is_kept else ""
+        if not kept or kept == self.token:
+            return False
+        self.token = kept
+        return True
+
     def __repr__(self) -> str:  # never the token
         return f"<{self.url}>"
+
+
+def _kept_token(url: str) -> str:
+    """Of the command line's configuration, for that address; "": it has none."""
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    path = os.environ.get("SANDBOX_GATEWAY_CONFIG") or os.path.join(home, "sandbox", "config.json")
+    try:
+        with open(path, encoding="utf-8") as file:
+            config = json.load(file)
+    except (OSError, ValueError):
+        return ""
+    if not isinstance(config, dict) or str(config.get("url", "")).rstrip("/") != url:
+        return ""
+    token = config.get("token")
+    return token.strip() if isinstance(token, str) else ""
 
 
 @dataclasses.dataclass
@@ -2596,7 +2644,8 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
     def as_async(self) -> AsyncGateway:
         """To the same gateway with the same token, with connections of its own."""
         own = self._connection
-        return AsyncGateway(own.url, own.token, own.timeout, ca_file=own.ca_file,
+        token = None if own.token_is_kept else own.token
+        return AsyncGateway(own.url, token, own.timeout, ca_file=own.ca_file,
                             insecure=own.insecure)
 
     def close(self) -> None:
@@ -2666,6 +2715,14 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
                 return step.function(*step.arguments)
 
     def _send(self, request: _Request) -> httpx.Response:
+        response = self._send_once(request)
+        if response.status_code == 401 and request.source is None \
+                and self._connection.refresh_token():
+            response.close()
+            response = self._send_once(request)
+        return response
+
+    def _send_once(self, request: _Request) -> httpx.Response:
         body = None if request.source is None else _OpenSource(request.source)
         try:
             content = request.content() if body is None else body.pieces()
@@ -2845,6 +2902,14 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
                 return await outcome if inspect.isawaitable(outcome) else outcome
 
     async def _send(self, request: _Request) -> httpx.Response:
+        response = await self._send_once(request)
+        if response.status_code == 401 and request.source is None \
+                and self._connection.refresh_token():
+            await response.aclose()
+            response = await self._send_once(request)
+        return response
+
+    async def _send_once(self, request: _Request) -> httpx.Response:
         body = None if request.source is None else _OpenSource(request.source)
         try:
             content = request.content() if body is None else body.pieces_async()

@@ -46,6 +46,7 @@ class Agent {
   Spawner spawner;
   LeftoverOutput leftovers;
   IdleMemory idle_memory;
+  Environment variables;  // of commands that have none of that name themselves (credentials.h)
   size_t running_commands = 0;
   size_t watches = 0;  // of files
 

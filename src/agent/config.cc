@@ -31,12 +31,14 @@ Result<Config> parse_config(std::string_view text) {
   ASSIGN_OR_RETURN(auto user, reader.optional<std::string>("user"));
   ASSIGN_OR_RETURN(auto workdir, reader.optional<std::string>("workdir"));
   ASSIGN_OR_RETURN(const auto locked, reader.optional<bool>("no_new_privileges"));
+  ASSIGN_OR_RETURN(const auto awaits, reader.optional<bool>("await_credentials"));
   ASSIGN_OR_RETURN(auto entrypoint, reader.optional<std::vector<std::string>>("entrypoint"));
   Config config{.environment = std::move(environment).value_or(Environment{}),
                 .user = std::move(user).value_or(""),
                 .workdir = std::move(workdir).value_or("/"),
                 .no_new_privileges = locked.value_or(false),
-                .entrypoint = std::move(entrypoint).value_or(std::vector<std::string>{})};
+                .entrypoint = std::move(entrypoint).value_or(std::vector<std::string>{}),
+                .await_credentials = awaits.value_or(false)};
   if (config.workdir.empty()) {
     config.workdir = "/";
   }

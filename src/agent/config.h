@@ -38,6 +38,7 @@ struct Config {
   std::string workdir = "/";
   bool no_new_privileges = false;
   std::vector<std::string> entrypoint;  // run as the session `main`; empty: none
+  bool await_credentials = false;       // the entrypoint is not run before there are some
   std::optional<ServiceConfig> service;
   std::vector<MountConfig> mounts;
   std::string session_prefix = "s";  // of the ids of sessions

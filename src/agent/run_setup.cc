@@ -17,6 +17,7 @@ Environment merge_environment(const Agent& agent, const CommandRequest& request,
                               const Identity& identity) {
   Environment merged = request.environment;
   merged.insert(agent.config.environment.begin(), agent.config.environment.end());
+  merged.insert(agent.variables.begin(), agent.variables.end());
   merged.try_emplace("PATH", kDefaultPath);
   merged.try_emplace("HOME", identity.home);
   return merged;

@@ -4,11 +4,13 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "agent/answers.h"
 #include "agent/attach.h"
 #include "agent/command_channel.h"
 #include "agent/command_stream.h"
+#include "agent/credentials.h"
 #include "agent/exec.h"
 #include "agent/file_routes.h"
 #include "agent/run.h"
@@ -39,12 +41,19 @@ Server::Server(Agent& agent, base::Fd listener)
 
 Server::~Server() { agent_.loop.forget(listener_.get()); }
 
-Task<void> Server::serve() {
-  if (!agent_.config.entrypoint.empty()) {
+// Once.
+void Server::start_entrypoint() {
+  if (!agent_.config.entrypoint.empty() && !std::exchange(entrypoint_started_, true)) {
     SessionRequest request;
     request.argv = agent_.config.entrypoint;
     request.input = false;
     sessions_.start_own(std::move(request));
+  }
+}
+
+Task<void> Server::serve() {
+  if (!agent_.config.await_credentials) {
+    start_entrypoint();
   }
   for (;;) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
@@ -159,6 +168,11 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
     }
     co_return co_await serve_service_route(*service_, stream, request);
   }
+  if (request.path == "/credentials" && request.method == "PUT") {
+    auto put = co_await put_credentials(agent_, stream, reader, request);
+    start_entrypoint();
+    co_return put;
+  }
   if (request.path == "/healthz" && get) {
     co_return co_await write_json(stream, 200, "{\"version\":\"" SANDBOX_VERSION "\"}");
   }
@@ -167,8 +181,8 @@ Task<Result<void>> Server::dispatch(net::Stream& stream, net::HttpReader& reader
                                   base::cat("{\"running_commands\":", agent_.running_commands,
                                             ",\"sessions\":", sessions_.running(), "}"));
   }
-  constexpr std::string_view kKnown[] = {"/run",     "/exec",    "/stream",
-                                         "/command", "/healthz", "/activity"};
+  constexpr std::string_view kKnown[] = {"/run",     "/exec",     "/stream",     "/command",
+                                         "/healthz", "/activity", "/credentials"};
   if (std::ranges::find(kKnown, request.path) != std::end(kKnown)) {
     co_return base::fail(ErrorCode::method_not_allowed, request.method, " is not allowed on ",
                          request.path);

@@ -28,6 +28,7 @@ class Server {
   Task<void> serve();
 
  private:
+  void start_entrypoint();
   Task<void> serve_connection(base::Fd socket);
   // True if the connection can take another request.
   Task<bool> serve_request(net::Stream& stream, net::HttpReader& reader,
@@ -44,6 +45,7 @@ class Server {
   Sessions sessions_;
   Streams streams_;
   std::optional<Service> service_;
+  bool entrypoint_started_ = false;
   net::TaskGroup connections_;
 };
 

@@ -159,6 +159,11 @@ struct Dispatch {
   Result<int> operator()(const TokenLimitsOptions& options) const {
     return token_limits(context, options);
   }
+  Result<int> operator()(const IdentityTokenOptions& options) const {
+    return identity_token(context, options);
+  }
+  Result<int> operator()(const IdentityKeysOptions&) const { return identity_keys(context); }
+  Result<int> operator()(const IdentityRotateOptions&) const { return identity_rotate(context); }
   Result<int> operator()(const SignInListOptions& options) const {
     return sign_in_list(context, options);
   }

@@ -57,7 +57,8 @@ Result<Settings> read_config(const std::string& path) {
 }  // namespace
 
 Environment read_environment() {
-  return {.config_home = variable("XDG_CONFIG_HOME"),
+  return {.config_file = variable("SANDBOX_GATEWAY_CONFIG"),
+          .config_home = variable("XDG_CONFIG_HOME"),
           .home = variable("HOME"),
           .url = variable("SANDBOX_GATEWAY_URL"),
           .token = variable("SANDBOX_GATEWAY_TOKEN"),
@@ -65,6 +66,9 @@ Environment read_environment() {
 }
 
 Result<std::string> config_path(const Environment& environment) {
+  if (environment.config_file.starts_with('/')) {
+    return environment.config_file;
+  }
   if (environment.config_home.starts_with('/')) {
     return environment.config_home + "/sandbox/config.json";
   }

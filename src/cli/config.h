@@ -15,6 +15,7 @@ inline constexpr std::string_view kDefaultUrl = "http://127.0.0.1:8080";
 
 // What of the process environment matters here; "" when unset.
 struct Environment {
+  std::string config_file;  // SANDBOX_GATEWAY_CONFIG
   std::string config_home;  // XDG_CONFIG_HOME
   std::string home;         // HOME
   std::string url;          // SANDBOX_GATEWAY_URL
@@ -36,7 +37,7 @@ struct ConnectionFlags {
   std::string ca_file;
 };
 
-// <config_home>/sandbox/config.json; invalid_field when neither folder is set.
+// <config_file>, else <config_home>/sandbox/config.json; invalid_field when neither folder is set.
 Result<std::string> config_path(const Environment& environment);
 // The file's token and authorities are for the file's URL only and go nowhere else.
 Result<Settings> load_settings(const Environment& environment, const ConnectionFlags& flags);

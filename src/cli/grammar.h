@@ -78,6 +78,9 @@ struct Storage {
   TokenCreateOptions token_create;
   TokenRevokeOptions token_revoke;
   TokenLimitsOptions token_limits;
+  IdentityTokenOptions identity_token;
+  IdentityKeysOptions identity_keys;
+  IdentityRotateOptions identity_rotate;
   SignInListOptions sign_in_list;
   SignInEndOptions sign_in_end;
   ApplyOptions apply;

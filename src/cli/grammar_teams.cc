@@ -95,6 +95,22 @@ void add_token_group(CLI::App& root, Storage& to) {
   limits->add_flag("--reset", to.token_limits.reset, "The operator's limits again, then the given");
 }
 
+void add_identity_group(CLI::App& root, Storage& to) {
+  auto* group =
+      root.add_subcommand("identity", "Who sandboxes are to others, and the keys of that");
+  group->require_subcommand(1);
+  auto* token = add_command(*group, to, to.identity_token, "token",
+                            "Print a signed token that says which sandbox it is");
+  token->add_option("ID", to.identity_token.id, "The sandbox")->required();
+  token
+      ->add_option("--audience", to.identity_token.audience,
+                   "Whom it is for (default: the gateway itself)")
+      ->option_text("AUDIENCE");
+  add_command(*group, to, to.identity_keys, "keys", "List the keys that sign (platform's admins)");
+  add_command(*group, to, to.identity_rotate, "rotate",
+              "Sign with the next key from now on (platform's admins)");
+}
+
 void add_sign_in_group(CLI::App& root, Storage& to) {
   auto* group = root.add_subcommand("sign-in", "Where people are signed in");
   group->require_subcommand(1);
@@ -120,6 +136,7 @@ void add_sign_in_group(CLI::App& root, Storage& to) {
 void add_team_commands(CLI::App& root, Storage& to) {
   add_team_group(root, to);
   add_token_group(root, to);
+  add_identity_group(root, to);
   add_sign_in_group(root, to);
   auto* apply = add_command(root, to, to.apply, "apply", "Make teams what a file says");
   apply->add_option("FILE", to.apply.file, "Definitions of teams in YAML, - for standard input")

@@ -317,6 +317,12 @@ struct TokenLimitsOptions {
   std::optional<int64_t> rate, burst, creates, streams, body_mb;
   bool reset = false;
 };
+struct IdentityTokenOptions {
+  std::string id;
+  std::string audience;  // "": the gateway's own
+};
+struct IdentityKeysOptions {};
+struct IdentityRotateOptions {};
 struct SignInListOptions {
   std::string subject;
   bool all = false;
@@ -352,6 +358,7 @@ using Invocation = std::variant<
     FileStatOptions, FileRemoveOptions, FolderMakeOptions, FileMoveOptions, FileModeOptions,
     FileWatchOptions, TeamListOptions, TeamGetOptions, TeamCreateOptions, TeamUpdateOptions,
     TeamDeleteOptions, TeamMembersOptions, TokenListOptions, TokenCreateOptions, TokenRevokeOptions,
-    TokenLimitsOptions, SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
+    TokenLimitsOptions, IdentityTokenOptions, IdentityKeysOptions, IdentityRotateOptions,
+    SignInListOptions, SignInEndOptions, ApplyOptions, MeOptions>;
 
 }  // namespace cli

@@ -15,6 +15,10 @@ constexpr int64_t kDrainPatienceMax = 7 * 24 * 3'600;  // the longest that a com
 constexpr int64_t kSkewSecondsMax = 300;               // more is a broken clock
 constexpr int64_t kSessionSecondsMin = 60;
 constexpr int64_t kSessionSecondsMax = 24 * 3'600;  // nothing ends a session that was stolen sooner
+// The least is for tests; what is stolen is good for as long.
+constexpr int64_t kIdentitySecondsMin = 5;
+constexpr int64_t kIdentitySecondsMax = 24 * 3'600;
+constexpr int64_t kIdentityRotationDaysMax = 3'650;
 constexpr int64_t kLimitMax = 1'000'000;
 constexpr int64_t kMillicpusMax = 1'000'000'000;
 
@@ -157,8 +161,10 @@ constexpr std::array kOptions{
            .most = kSkewSecondsMax},
     Option{.name = "public-url",
            .value = "URL",
-           .help = "https://HOST[:PORT] where browsers reach this gateway; the issuer has to know "
-                   "its /login/callback; empty: no sign-in by browser",
+           .help = "https://HOST[:PORT] where this gateway is reached: the issuer of sandboxes' "
+                   "identity tokens (docs/identity.md; empty: the address it listens on), and "
+                   "whose /login/callback the issuer of sign-ins has to know (empty: no sign-in by "
+                   "browser)",
            .may_be_empty = true},
     Option{.name = "session-lifetime",
            .kind = Kind::number,
@@ -196,6 +202,33 @@ constexpr std::array kOptions{
            .help = "mirrors that are asked before registries, for teams that have set none of "
                    "their own: docker.io=mirror.example.com, with http:// before one without TLS",
            .may_be_empty = true},
+    Option{.name = "credentials",
+           .value = "NAMES",
+           .help = "shipped templates of credentials that every sandbox gets (docs/identity.md), "
+                   "separated by commas: sandbox, for the command line and the clients inside, and "
+                   "gatana, for those of /api/v1; empty: none",
+           .section = "Identity of sandboxes",
+           .may_be_empty = true},
+    Option{.name = "credentials-file",
+           .kind = Kind::path,
+           .value = "FILE",
+           .help = "more of them, and which outside services sandboxes may show identity tokens to "
+                   "(YAML); empty: none",
+           .may_be_empty = true},
+    Option{.name = "identity-lifetime",
+           .kind = Kind::number,
+           .standard = "3600",
+           .value = "SECONDS",
+           .help = "how long a token of a sandbox is good; credentials inside are made anew when "
+                   "half of it is over",
+           .least = kIdentitySecondsMin,
+           .most = kIdentitySecondsMax},
+    Option{.name = "identity-rotation-days",
+           .kind = Kind::number,
+           .standard = "30",
+           .value = "N",
+           .help = "a key signs identity tokens for so long; 0: until `sandbox identity rotate`",
+           .most = kIdentityRotationDaysMax},
     Option{.name = "build-cpus",
            .kind = Kind::decimal,
            .standard = "2",

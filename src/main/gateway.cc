@@ -14,17 +14,17 @@
 #include "config/command_line.h"
 #include "config/gateway_options.h"
 #include "engine/local/local_engine.h"
+#include "main/gateway_commands.h"
+#include "main/gateway_identity.h"
 #include "main/gateway_places.h"
 #include "main/operator_files.h"
 #include "main/process.h"
 #include "server/server.h"
-#include "service/audit_check.h"
 #include "service/browser_sign_in.h"
 #include "service/device_sign_in.h"
 #include "service/retention.h"
 #include "service/ssh.h"
 #include "service/store_follower.h"
-#include "service/store_setup.h"
 #include "store/store_url.h"
 #include "tls/front.h"
 
@@ -52,6 +52,8 @@ constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.creat
 // Compression of what goes over a network: two streams at a time fill one of 1 Gbit/s.
 constexpr size_t kCoderThreads = 2;
 constexpr mode_t kStateMode = 0700;
+// Between two tries to ask a node that is not there for where sandboxes reach the gateway.
+constexpr base::Milliseconds kInnerPause{1'000};
 
 base::LogLevel log_level(const config::Settings& settings) {
   const std::string& name = settings.text("log-level");
@@ -104,6 +106,9 @@ config::Problems check_settings(const config::Settings& settings) {
   config::Problems problems = check_tls(settings);
   if (const auto sign_in = operator_files::read_sign_in(settings); !sign_in) {
     problems.push_back(sign_in.error().message);
+  }
+  if (const auto credentials = operator_files::read_credentials(settings); !credentials) {
+    problems.push_back(credentials.error().message);
   }
   if (const auto url = store::parse_store_url(store_url(settings, places_of(settings))); !url) {
     problems.push_back(url.error().message);
@@ -162,7 +167,8 @@ struct SigningIn {
 
 // The object graph, from the bottom up.
 struct Gateway {
-  Gateway(config::Settings given, const Places& places, Opened opened)
+  Gateway(config::Settings given, const Places& places, Opened opened,
+          service::CredentialSettings credentials)
       : settings(std::move(given)),
         data_folder(places.data),
         log(STDERR_FILENO, log_level(settings)),
@@ -211,6 +217,7 @@ struct Gateway {
         ssh(context, {.host = settings.text("ssh-host"), .port = settings.number("ssh-port")},
             std::move(opened.ssh_host_key)),
         tickets(context),
+        identity(context, settings, std::move(credentials)),
         usage(context),
         images(context, registries, places.data),
         builds(context, registries, places.data, build_limits_of(settings)),
@@ -218,7 +225,8 @@ struct Gateway {
                   settings.number("audit-retention-days")),
         limiter(clock, default_limits_of(settings)),
         token_limits(context, limiter),
-        follower(context, std::move(opened.changes), access, registries, token_limits, lifecycle),
+        follower(context, std::move(opened.changes), access, registries, token_limits,
+                 identity.keys, lifecycle),
         overload(loop),
         metrics(server::routes().size()),
         application{.loop = loop,
@@ -231,6 +239,8 @@ struct Gateway {
                     .sandboxes = sandboxes,
                     .commands = commands,
                     .tickets = tickets,
+                    .identity = identity.tokens,
+                    .exchange = identity.exchange,
                     .usage = usage,
                     .images = images,
                     .builds = builds,
@@ -260,6 +270,7 @@ struct Gateway {
   void listen_for_ssh(const Places& places);
   net::Task<Result<void>> start();
   net::Task<void> announce(int signals);
+  net::Task<void> serve_inside();
   net::Task<void> hurry(int signals);
   net::Task<void> stop(int signals);
   net::Task<void> run(base::Fd signals);
@@ -294,6 +305,7 @@ struct Gateway {
   service::Commands commands;
   service::Ssh ssh;
   service::Tickets tickets;
+  GatewayIdentity identity;
   service::UsageHistory usage;
   service::Images images;
   service::Builds builds;
@@ -390,6 +402,11 @@ net::Task<Result<void>> Gateway::start() {
   CO_RETURN_IF_ERROR(co_await access.load());
   CO_RETURN_IF_ERROR(co_await registries.load());
   CO_RETURN_IF_ERROR(co_await token_limits.load());
+  CO_RETURN_IF_ERROR(co_await identity.keys.load());
+  access.use(&identity.tokens);
+  if (identity.credentials.any()) {
+    lifecycle.use(&identity.credentials);
+  }
   CO_RETURN_IF_ERROR(co_await lifecycle.load());
   CO_RETURN_IF_ERROR(co_await apply_teams_file());
   lifecycle.start();
@@ -404,6 +421,9 @@ net::Task<Result<void>> Gateway::start() {
   background.spawn(usage.run());
   background.spawn(token_limits.run());
   background.spawn(overload.run());
+  background.spawn(identity.keys.run());
+  background.spawn(identity.credentials.run());
+  background.spawn(serve_inside());
   api.start();
   CO_ASSIGN_OR_RETURN(const uint16_t port, listen());
   if (const std::string& address = settings.text("metrics-listen"); !address.empty()) {
@@ -413,6 +433,24 @@ net::Task<Result<void>> Gateway::start() {
       "gateway started",
       {{"listen", settings.text("listen")}, {"port", int64_t{port}}, {"tls", front.has_value()}});
   co_return Result<void>{};
+}
+
+// Once the node is there, sandboxes reach this gateway too.
+net::Task<void> Gateway::serve_inside() {
+  for (bool told = false;; told = true) {
+    auto socket = co_await engine.inner_listener();
+    if (socket) {
+      api.listen_inside(std::move(*socket));
+      co_return;
+    }
+    if (!told) {
+      log.info("sandboxes do not reach the gateway yet", {{"error", socket.error().message}});
+    }
+    const auto wake = co_await loop.sleep_until(net::Deadline::after(kInnerPause));
+    if (wake == net::EventLoop::Wake::cancelled) {
+      co_return;
+    }
+  }
 }
 
 // Another signal while requests are waited for.
@@ -459,6 +497,7 @@ net::Task<void> Gateway::stop(int signals) {
     signing_in->http.stop();
     co_await signing_in->issuer.stop();
   }
+  identity.http.stop();
   follower.stop();
   background.cancel();
   co_await background.join();
@@ -483,22 +522,8 @@ net::Task<void> Gateway::run(base::Fd signals) {
   loop.stop();
 }
 
-// `migrate`: its exit code.
-int run_migrate(const config::Settings& settings, std::string_view word) {
-  ::umask(0077);
-  const Places places = places_of(settings);
-  const auto mode = word == "status"       ? service::MigrateMode::status
-                    : word == "--dry-run"  ? service::MigrateMode::dry_run
-                    : word == "forget-key" ? service::MigrateMode::forget_key
-                                           : service::MigrateMode::apply;
-  const auto right = service::migrate_store(store_url(settings, places), mode);
-  if (!right) {
-    ::fprintf(stderr, "sandbox-gateway: %s\n", right.error().message.c_str());
-  }
-  return right && *right ? 0 : 1;
-}
-
 Result<bool> run_gateway(const config::Settings& settings) {
+  process::hide_memory();
   process::raise_file_limit();
   ::umask(0077);
   const Places places = places_of(settings);
@@ -506,9 +531,10 @@ Result<bool> run_gateway(const config::Settings& settings) {
   base::KernelRandom random;
   base::Log log(STDERR_FILENO, log_level(settings));
   ASSIGN_OR_RETURN(auto sign_in, operator_files::read_sign_in(settings));
+  ASSIGN_OR_RETURN(auto credentials, operator_files::read_credentials(settings));
   ASSIGN_OR_RETURN(auto opened, gateway_places::open_places(settings, places, random, log));
   ASSIGN_OR_RETURN(auto signals, process::catch_signals());
-  Gateway gateway(settings, places, std::move(opened));
+  Gateway gateway(settings, places, std::move(opened), std::move(credentials));
   gateway.take_sign_ins(std::move(sign_in));
   gateway.listen_for_ssh(places);
   gateway.group.spawn(gateway.run(std::move(signals)));
@@ -518,33 +544,6 @@ Result<bool> run_gateway(const config::Settings& settings) {
     gateway.loop.run_once(base::Milliseconds(10));
   }
   return gateway.failed;
-}
-
-// `audit verify [--noted ID:HASH] [options]` and `audit head [options]`: on the store itself.
-int run_audit(std::vector<std::string> arguments, const config::Environment& environment) {
-  const std::string word = arguments.empty() ? "" : arguments.front();
-  arguments.erase(arguments.begin(), arguments.begin() + (arguments.empty() ? 0 : 1));
-  std::string noted;
-  if (arguments.size() >= 2 && arguments.front() == "--noted") {
-    noted = arguments.at(1);
-    arguments.erase(arguments.begin(), arguments.begin() + 2);
-  }
-  const auto asked =
-      config::read_command_line(config::gateway_program(), arguments, environment, nullptr);
-  if (asked.exit) {
-    return *asked.exit;
-  }
-  const auto told = [&]() -> Result<std::string> {
-    ASSIGN_OR_RETURN(auto store,
-                     store::Store::open(store_url(asked.settings, places_of(asked.settings))));
-    return service::check_audit(*store, word, noted);
-  }();
-  if (!told) {
-    ::fprintf(stderr, "sandbox-gateway: %s\n", told.error().message.c_str());
-    return 1;
-  }
-  ::puts(told->c_str());
-  return 0;
 }
 
 }  // namespace
@@ -559,7 +558,7 @@ int main(int argc, char** argv) {
   }
   const auto variable = [](const std::string& name) { return ::getenv(name.c_str()); };
   if (!arguments.empty() && arguments.front() == "audit") {
-    return run_audit({arguments.begin() + 1, arguments.end()}, variable);
+    return gateway_commands::run_audit({arguments.begin() + 1, arguments.end()}, variable);
   }
   const auto asked =
       config::read_command_line(config::gateway_program(), arguments, variable, check_settings);
@@ -567,7 +566,7 @@ int main(int argc, char** argv) {
     return *asked.exit;
   }
   if (asked.command == "migrate") {
-    return run_migrate(asked.settings, asked.word);
+    return gateway_commands::run_migrate(asked.settings, asked.word);
   }
   const auto failed = run_gateway(asked.settings);
   if (!failed) {

@@ -96,6 +96,16 @@ void raise_open_files() {
   }
 }
 
+// Environments of sandboxes pass through this process: no core file has them. The hard limit stays,
+// since sandboxes begin with it.
+void forbid_core_files() {
+  rlimit core{};
+  if (::getrlimit(RLIMIT_CORE, &core) == 0) {
+    core.rlim_cur = 0;
+    ::setrlimit(RLIMIT_CORE, &core);
+  }
+}
+
 // TERM and INT as a descriptor of the loop; the sandboxes go on without the node.
 base::Fd open_signals() {
   sigset_t signals;
@@ -111,6 +121,7 @@ int serve(node::NodeOptions options) {
   base::Log log(STDERR_FILENO);
   base::RealClock clock;
   ::umask(0022);
+  forbid_core_files();
   raise_open_files();
   const base::Fd signals = open_signals();
   net::EventLoop loop;

@@ -16,6 +16,22 @@ Result<wire::json::Object> read_document(const std::string& file, std::string_vi
   return std::move(document.get_object());
 }
 
+Result<service::CredentialSettings> read_credentials(const config::Settings& settings) {
+  wire::json::Object document;
+  const std::string& file = settings.text("credentials-file");
+  if (!file.empty()) {
+    ASSIGN_OR_RETURN(document,
+                     base::with_context(read_document(file, "templates"), "credentials-file"));
+  }
+  const auto read_secret = [](const std::string& path) {
+    return base::sys::read_file(path, service::kClientSecretBytesMax);
+  };
+  return base::with_context(
+      service::parse_credentials(document, service::words_of(settings.text("credentials")),
+                                 read_secret),
+      file.empty() ? "credentials" : "credentials-file: " + file);
+}
+
 Result<service::SignInSettings> read_sign_in(const config::Settings& settings) {
   service::SignInSettings out{.issuer = settings.text("oidc-issuer"),
                               .client_id = settings.text("oidc-client-id"),

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -14,6 +15,12 @@ void raise_file_limit() {
     limit.rlim_cur = limit.rlim_max;
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
+}
+
+void hide_memory() {
+  ::prctl(PR_SET_DUMPABLE, 0);
+  constexpr rlimit kNone{.rlim_cur = 0, .rlim_max = 0};
+  ::setrlimit(RLIMIT_CORE, &kNone);
 }
 
 base::Result<base::Fd> catch_signals() {

@@ -44,7 +44,8 @@ struct ContainerSpec {
   EnvironmentMap environment;  // over the image's
   std::optional<std::string> user;
   std::optional<std::string> workdir;
-  bool run_entrypoint = false;  // the image's ENTRYPOINT and CMD, as the session `main`
+  bool run_entrypoint = false;     // the image's ENTRYPOINT and CMD, as the session `main`
+  bool await_credentials = false;  // that one not before the agent has been given credentials
   // Of a container among several.
   std::optional<Service> service;
   std::string hostname;                      // empty: the sandbox's id, or its name

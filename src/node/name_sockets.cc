@@ -21,6 +21,8 @@ constexpr uint32_t kLoopbackIndex = 1;
 // leads to the right one behind it.
 constexpr uint16_t kPort = 10'053;
 constexpr int kBacklog = 64;
+// Every sandbox of a machine that begins at once.
+constexpr int kGatewayBacklog = 1024;
 
 void add_address(NetlinkBatch& batch, std::string_view what, uint16_t type, uint16_t flags,
                  uint32_t address) {
@@ -76,6 +78,22 @@ Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address) {
     return base::fail_errno(errno, "listen for names");
   }
   return sockets;
+}
+
+Result<Fd> open_gateway_socket(uint32_t address) {
+  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int one = 1;
+  sockaddr_in name{};
+  name.sin_family = AF_INET;
+  name.sin_port = htons(kInnerGatewayPort);
+  name.sin_addr.s_addr = htonl(address);
+  if (!socket || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0 ||
+      ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0 ||
+      ::bind(socket.get(), reinterpret_cast<sockaddr*>(&name), sizeof name) != 0 ||
+      ::listen(socket.get(), kGatewayBacklog) != 0) {
+    return base::fail_errno(errno, "open the gateway's socket for sandboxes");
+  }
+  return socket;
 }
 
 Result<void> remove_name_address(Netlink& host, uint32_t address) {

@@ -21,6 +21,11 @@ struct NameSockets {
 
 // Puts the address there (again) and binds; the ports are the same each time unless they are taken.
 base::Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address);
+// Where what sandboxes send to the gateway's address inside (169.254.1.1, port 80) is led to.
+inline constexpr uint16_t kInnerGatewayPort = 10'080;
+// A listening socket there, for a gateway; each has one of its own, and what is tracked goes on
+// when this node does not. The address is there (open_name_sockets).
+base::Result<base::Fd> open_gateway_socket(uint32_t address);
 // Takes the address away. Absent is fine.
 base::Result<void> remove_name_address(Netlink& host, uint32_t address);
 

@@ -28,8 +28,6 @@ using base::Result;
 
 namespace {
 
-// The gateway of every sandbox: link-local, so it never collides with an address worth reaching.
-constexpr uint32_t kGatewayAddress = 0xa9fe0101;  // 169.254.1.1
 // IFNAMSIZ is 16 with the final zero; an index has at most 7 digits.
 constexpr size_t kPrefixMax = 8;
 constexpr int kSubnetLengthMin = 8;

@@ -25,6 +25,9 @@
 
 namespace node {
 
+// The gateway of every sandbox: link-local, so it never collides with an address worth reaching.
+inline constexpr uint32_t kGatewayAddress = 0xa9fe0101;  // 169.254.1.1
+
 struct NetworkOptions {
   std::string prefix;  // of interface names and of the nft table: 1 to 8 of [a-z][a-z0-9]
   std::string subnet;  // "10.201.0.0/16": /8 to /29
@@ -99,6 +102,10 @@ class Network {
   void on_policy(PolicyListener listener) { policy_listener_ = std::move(listener); }
   // Where the queries of sandboxes with an allow-list arrive.
   [[nodiscard]] const NameSockets& name_sockets() const { return names_; }
+  // For a gateway: where what sandboxes ask of it arrives.
+  [[nodiscard]] base::Result<base::Fd> open_gateway_socket() const {
+    return node::open_gateway_socket(names_.address);
+  }
   // Opens what an allowed name resolved to, for the sandbox with that address (Egress::learn).
   base::Result<void> learn(uint32_t sandbox, const std::string& name,
                            std::span<const Egress::Answer> answers) {

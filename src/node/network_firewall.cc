@@ -28,8 +28,9 @@ std::string restricted_chains() {
 }
 
 // Whatever name server a sandbox with an allow-list asks: sandbox-dns answers, and only it hears
-// these sandboxes, and only these. `any` is every interface of this node's: another node on the
-// host has restricted ones too.
+// these sandboxes, and only these. What any sandbox asks of its gateway (169.254.1.1, port 80), the
+// program of that name answers. `any` is every interface of this node's: another node on the host
+// has restricted ones too.
 std::string name_chains(const NameSockets& names, const std::string& any) {
   const std::string address = model::ipv4_text(names.address);
   const auto group = cat("    iifname ", any, " iifgroup ", kRestrictedGroup);
@@ -37,13 +38,16 @@ std::string name_chains(const NameSockets& names, const std::string& any) {
       "  chain names {\n"
       "    type nat hook prerouting priority dstnat; policy accept;\n",
       group, " udp dport 53 dnat ip to ", address, ":", names.udp_port, "\n", group,
-      " tcp dport 53 dnat ip to ", address, ":", names.tcp_port,
+      " tcp dport 53 dnat ip to ", address, ":", names.tcp_port, "\n    iifname ", any,
+      " ip daddr ", model::ipv4_text(kGatewayAddress), " tcp dport 80 dnat ip to ", address, ":",
+      kInnerGatewayPort,
       "\n"
       "  }\n"
       // Every address of the host, whatever the interface.
       "  chain to_host {\n",
       group, " ip daddr ", address, " udp dport ", names.udp_port, " accept\n", group, " ip daddr ",
-      address, " tcp dport ", names.tcp_port,
+      address, " tcp dport ", names.tcp_port, " accept\n    ip daddr ", address, " tcp dport ",
+      kInnerGatewayPort,
       " accept\n"
       "    drop\n"
       "  }\n");

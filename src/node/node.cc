@@ -184,9 +184,9 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
   if (::chown(socket_path.c_str(), 0, options.gateway_gid) != 0) {
     return base::fail_errno(errno, "chown ", socket_path);
   }
-  parts->server =
-      std::make_unique<ProtocolServer>(loop, std::move(socket), *parts->supervisor, *parts->images,
-                                       read_host_size(parts->storage->capacity_mb()), log);
+  parts->server = std::make_unique<ProtocolServer>(
+      loop, std::move(socket), *parts->supervisor, *parts->images, *parts->network,
+      read_host_size(parts->storage->capacity_mb()), log);
   return std::unique_ptr<Node>(new Node(loop, std::move(parts)));
 }
 

@@ -56,9 +56,11 @@ HostSize read_host_size(int64_t storage_mb) {
 }
 
 ProtocolServer::ProtocolServer(net::EventLoop& loop, base::Fd socket, Supervisor& supervisor,
-                               Images& images, HostSize host, base::Log& log)
+                               Images& images, const Network& network, HostSize host,
+                               base::Log& log)
     : loop_(loop),
       supervisor_(supervisor),
+      network_(network),
       images_(images),
       host_(std::move(host)),
       log_(log),
@@ -114,26 +116,39 @@ net::Task<void> ProtocolServer::answer(ConnectionPointer connection, net::JsonLi
   line.object.erase("fds");
   const auto* const operation = line.object.if_contains("op");
   Answer result = base::fail(ErrorCode::missing_field, "op is missing");
+  std::vector<base::Fd> fds;
   if (operation != nullptr && operation->is_string()) {
     std::string name(operation->get_string());
     line.object.erase("op");
-    auto called =
-        co_await call(connection, std::move(name), std::move(line.object), std::move(line.fds));
-    result = std::move(called);
+    if (name == "gateway_socket") {
+      result = open_gateway_socket(line.object, fds);
+    } else {
+      auto called =
+          co_await call(connection, std::move(name), std::move(line.object), std::move(line.fds));
+      result = std::move(called);
+    }
   }
   if (result) {
     reply["ok"] = std::move(*result);
   } else {
     reply["error"] = error_to_json(result.error());
   }
-  send(*connection, std::move(reply));
+  send(*connection, std::move(reply), std::move(fds));
 }
 
-void ProtocolServer::send(Connection& connection, Object object) {
+ProtocolServer::Answer ProtocolServer::open_gateway_socket(const Object& fields,
+                                                           std::vector<base::Fd>& fds) const {
+  RETURN_IF_ERROR(Reader(fields).finish());
+  ASSIGN_OR_RETURN(auto socket, network_.open_gateway_socket());
+  fds.push_back(std::move(socket));
+  return Object{};
+}
+
+void ProtocolServer::send(Connection& connection, Object object, std::vector<base::Fd> fds) {
   if (!connection.lines.is_open()) {
     return;
   }
-  if (const auto sent = connection.lines.send(std::move(object)); !sent) {
+  if (const auto sent = connection.lines.send(std::move(object), std::move(fds)); !sent) {
     log_.warning("dropped a connection", {{"error", sent.error().message}});
     // The reader meets the end and closes; closing here would pull the socket from under it.
     ::shutdown(connection.lines.fd(), SHUT_RDWR);

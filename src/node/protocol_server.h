@@ -14,6 +14,7 @@
 #include "net/listener.h"
 #include "net/task_group.h"
 #include "node/images.h"
+#include "node/network.h"
 #include "node/spec_json.h"
 #include "node/supervisor.h"
 
@@ -31,7 +32,7 @@ HostSize read_host_size(int64_t storage_mb);
 class ProtocolServer {
  public:
   ProtocolServer(net::EventLoop& loop, base::Fd socket, Supervisor& supervisor, Images& images,
-                 HostSize host, base::Log& log);
+                 const Network& network, HostSize host, base::Log& log);
   ProtocolServer(const ProtocolServer&) = delete;
   ProtocolServer& operator=(const ProtocolServer&) = delete;
 
@@ -56,11 +57,13 @@ class ProtocolServer {
   net::Task<Answer> call_images(std::string operation, wire::json::Object fields,
                                 std::vector<base::Fd> fds);
   Answer hello() const;
-  void send(Connection& connection, wire::json::Object object);
+  Answer open_gateway_socket(const wire::json::Object& fields, std::vector<base::Fd>& fds) const;
+  void send(Connection& connection, wire::json::Object object, std::vector<base::Fd> fds = {});
   void broadcast(const Change& change);
 
   net::EventLoop& loop_;
   Supervisor& supervisor_;
+  const Network& network_;
   Images& images_;
   HostSize host_;
   base::Log& log_;

@@ -208,6 +208,7 @@ std::string agent_config(const model::SandboxSpec& spec, const model::ContainerS
                 {"pids", Object{{"agent", 1}}}};
   if (container.run_entrypoint) {
     config["entrypoint"] = list(own_command(container, image));
+    config["await_credentials"] = container.await_credentials;
   }
   if (container.service) {
     config["service"] = service_json(container, image);

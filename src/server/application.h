@@ -12,6 +12,7 @@
 #include "service/default_sandbox.h"
 #include "service/images.h"
 #include "service/replicas.h"
+#include "service/sandbox_identity.h"
 #include "service/sandboxes.h"
 #include "service/team_changes.h"
 #include "service/tickets.h"
@@ -24,6 +25,7 @@ class SignIn;
 class BrowserSignIn;
 class DeviceSignIn;
 class Ssh;
+class TokenExchange;
 }  // namespace service
 
 namespace server {
@@ -39,6 +41,8 @@ struct Application {
   service::Sandboxes& sandboxes;
   service::Commands& commands;
   service::Tickets& tickets;
+  service::SandboxIdentity& identity;
+  service::TokenExchange& exchange;
   service::UsageHistory& usage;
   service::Images& images;
   service::Builds& builds;

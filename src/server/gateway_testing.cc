@@ -39,6 +39,8 @@ Task<void> prepare(TestGateway& gateway) {
   EXPECT_TRUE((co_await gateway.replicas.join()).has_value());
   EXPECT_TRUE((co_await gateway.access.load()).has_value());
   EXPECT_TRUE((co_await gateway.registries.load()).has_value());
+  EXPECT_TRUE((co_await gateway.identity_keys.load()).has_value());
+  gateway.access.use(&gateway.identity);
   EXPECT_TRUE((co_await gateway.lifecycle.load()).has_value());
   gateway.lifecycle.start();
 }
@@ -131,6 +133,11 @@ TestGateway::TestGateway(Ground& on, service::LifecycleOptions options, const st
       sandboxes(context, lifecycle),
       commands(context),
       tickets(context),
+      identity_keys(context, {.rotation_ms = 86'400'000, .lifetime_ms = 3'600'000}),
+      identity(context, identity_keys,
+               {.issuer = "https://us.example", .audiences = credential_settings.audiences}),
+      token_exchange(context, identity, credential_settings, outside),
+      credentials(context, token_exchange, identity, credential_settings),
       usage(context),
       images(context, registries, on.folder),
       builds(context, registries, on.folder, {}),
@@ -148,6 +155,8 @@ TestGateway::TestGateway(Ground& on, service::LifecycleOptions options, const st
                   .sandboxes = sandboxes,
                   .commands = commands,
                   .tickets = tickets,
+                  .identity = identity,
+                  .exchange = token_exchange,
                   .usage = usage,
                   .images = images,
                   .builds = builds,

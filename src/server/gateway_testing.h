@@ -10,6 +10,7 @@
 #include "engine/fake/fake_engine_testing.h"
 #include "server/server.h"
 #include "service/bootstrap.h"
+#include "service/credentials.h"
 
 namespace server {
 
@@ -83,6 +84,12 @@ class TestGateway {
   service::Sandboxes sandboxes;
   service::Commands commands;
   service::Tickets tickets;
+  service::CredentialSettings credential_settings{.audiences = {"outside.example"}};
+  oidc::CurlHttp outside{""};
+  service::IdentityKeys identity_keys;
+  service::SandboxIdentity identity;
+  service::TokenExchange token_exchange;
+  service::Credentials credentials;
   service::UsageHistory usage;
   service::Images images;
   service::Builds builds;

@@ -45,6 +45,13 @@ Task<Result<void>> logout(Application& application, Exchange& exchange);
 Task<Result<void>> list_sign_ins(Application& application, Exchange& exchange);
 Task<Result<void>> end_sign_in(Application& application, Exchange& exchange);
 Task<Result<void>> end_sign_ins(Application& application, Exchange& exchange);
+// identity_handlers.cc
+Task<Result<void>> openid_configuration(Application& application, Exchange& exchange);
+Task<Result<void>> identity_key_set(Application& application, Exchange& exchange);
+Task<Result<void>> exchange_token(Application& application, Exchange& exchange);
+Task<Result<void>> make_identity_token(Application& application, Exchange& exchange);
+Task<Result<void>> list_identity_keys(Application& application, Exchange& exchange);
+Task<Result<void>> rotate_identity_keys(Application& application, Exchange& exchange);
 // quota_handlers.cc
 Task<Result<void>> get_quotas(Application& application, Exchange& exchange);
 Task<Result<void>> drain_team(Application& application, Exchange& exchange);

@@ -17,6 +17,8 @@ inline constexpr base::Milliseconds kBodyPatience{60'000};
 inline constexpr base::Milliseconds kWritePatience{60'000};
 // One descriptor for the client and one for the agent each; below the usual hard limit of files.
 inline constexpr size_t kConnectionsMax = 8192;
+// Of one sandbox: it is one client among all, and none is to take the others' places.
+inline constexpr size_t kInnerConnectionsMax = 64;
 inline constexpr int kBacklog = 1024;
 // What is left of a body after an early answer: read on up to this to keep the connection.
 inline constexpr size_t kDrainBytesMax = 256 * 1024;

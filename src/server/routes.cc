@@ -51,6 +51,8 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/sandboxes/{id}/files/chmod", Scope::member, change_file_mode, "file.chmod"},
     {"POST", "/sandboxes/{id}/ssh-session", Scope::member, ssh_session, "ssh.open"},
     {"GET", "/sandboxes/{id}/ssh", Scope::member, ssh_tunnel, "ssh.tunnel", true},
+    {"POST", "/sandboxes/{id}/identity-token", Scope::member, make_identity_token,
+     "identity.token"},
     {"GET", "/images", Scope::read, list_images},
     {"POST", "/images", Scope::admin, post_image, "image.add"},
     {"POST", "/images/gc", Scope::platform, collect_images, "image.gc"},
@@ -100,6 +102,11 @@ constexpr auto kRoutes = std::to_array<Route>({
     {"POST", "/login/device", Scope::open, begin_device_login, "login"},
     {"POST", "/login/device/token", Scope::open, finish_device_login, "login"},
     {"POST", "/logout", Scope::open, logout, "logout"},
+    {"GET", "/identity/keys", Scope::platform, list_identity_keys},
+    {"POST", "/identity/keys/rotate", Scope::platform, rotate_identity_keys, "identity.rotate"},
+    {"GET", "/.well-known/openid-configuration", Scope::open, openid_configuration},
+    {"GET", "/.well-known/jwks.json", Scope::open, identity_key_set},
+    {"POST", "/oauth/token", Scope::open, exchange_token, "token.exchange"},
     {"GET", "/healthz", Scope::open, healthz},
     {"GET", "/readyz", Scope::open, readyz},
     {"GET", "/metrics", Scope::metrics, metrics},
@@ -131,9 +138,6 @@ constexpr Route waiting(std::string_view method, std::string_view pattern) {
 constexpr auto kNotBuilt = std::to_array<Route>({
     waiting("GET", "/nodes"),
     waiting("GET", "/stream"),
-    {"POST", "/oauth/token", Scope::open, not_built},
-    {"GET", "/.well-known/openid-configuration", Scope::open, not_built},
-    {"GET", "/.well-known/jwks.json", Scope::open, not_built},
     {"GET", "/", Scope::open, not_built},
 });
 

@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 
 #include "server/audit_record.h"
 #include "server/gate.h"
@@ -25,9 +26,35 @@ Result<uint16_t> Server::listen(const std::string& address) {
   return listener_->port();
 }
 
-Task<void> Server::accept_all() {
+void Server::listen_inside(base::Fd socket) {
+  if (!stopped_ && !inner_listener_) {
+    inner_listener_.emplace(application_.loop, std::move(socket));
+    group_.spawn(accept_all(*inner_listener_, true));
+  }
+}
+
+Task<void> Server::serve_inside(base::Fd fd, std::string remote) {
+  const auto known = inner_connections_.find(remote);
+  const size_t held = known == inner_connections_.end() ? 0 : known->second;
+  if (held >= kInnerConnectionsMax || inner_ >= kConnectionsMax / 2) {
+    net::Stream client(application_.loop, std::move(fd));
+    co_await refuse(client, Error{.code = ErrorCode::overloaded,
+                                  .message = "too many connections of sandboxes",
+                                  .details = {}});
+    co_return;
+  }
+  ++inner_connections_[remote];
+  ++inner_;
+  co_await serve(std::move(fd), remote);
+  --inner_;
+  if (--inner_connections_[remote] == 0) {
+    inner_connections_.erase(remote);
+  }
+}
+
+Task<void> Server::accept_all(net::Listener& listener, bool is_inside) {
   for (;;) {
-    auto client = co_await listener_->accept();
+    auto client = co_await listener.accept();
     if (!client) {
       if (client.error().code != ErrorCode::cancelled) {
         application_.log.error("the listener failed", {{"error", client.error().message}});
@@ -35,7 +62,11 @@ Task<void> Server::accept_all() {
       co_return;
     }
     std::string remote = net::peer_address(client->get());
-    group_.spawn(serve(std::move(*client), std::move(remote)));
+    if (is_inside) {
+      group_.spawn(serve_inside(std::move(*client), std::move(remote)));
+    } else {
+      group_.spawn(serve(std::move(*client), std::move(remote)));
+    }
   }
 }
 
@@ -185,6 +216,37 @@ Task<Result<service::Caller>> Server::caller_of(const Exchange& exchange, const 
   co_return co_await header_caller(application_, of_websocket ? &*of_websocket : shown);
 }
 
+namespace {
+
+// A sandbox with a token of its own: for most of them only it itself is there. It never changes
+// what it was given (its network, its lease).
+Result<void> check_acting_sandbox(const Exchange& exchange, const Route& route) {
+  const auto& acting = exchange.caller().sandbox;
+  if (!acting) {
+    return {};
+  }
+  const bool is_of_sandbox = route.pattern.contains("/sandboxes/{id}");
+  const bool is_own = is_of_sandbox && exchange.segment(0) == acting->id;
+  if (is_own && route.method == "PATCH") {
+    return base::fail(ErrorCode::forbidden, "a sandbox does not change itself");
+  }
+  if (!acting->only_itself || is_own) {
+    return {};
+  }
+  if (is_of_sandbox) {
+    return base::fail(ErrorCode::not_found, "sandbox '", exchange.segment(0), "' does not exist");
+  }
+  constexpr std::array<std::string_view, 3> kLists{"/me", "/sandboxes", "/api/v1/sandboxes"};
+  const bool is_list =
+      route.method == "GET" && std::ranges::find(kLists, route.pattern) != kLists.end();
+  if (!is_list && route.pattern != "/ws-tickets") {
+    return base::fail(ErrorCode::forbidden, "the token is for sandbox '", acting->id, "' only");
+  }
+  return {};
+}
+
+}  // namespace
+
 Task<Result<void>> Server::let_in(Exchange& exchange, const Route& route) {
   const wire::http::Request& request = exchange.request();
   if (std::ranges::count(request.headers, "authorization", &wire::http::Header::name) > 1) {
@@ -204,6 +266,7 @@ Task<Result<void>> Server::let_in(Exchange& exchange, const Route& route) {
   if (!exchange.caller().may(route.scope)) {
     co_return base::fail(ErrorCode::forbidden, "the token does not allow this");
   }
+  CO_RETURN_IF_ERROR(check_acting_sandbox(exchange, route));
   co_return Result<void>{};
 }
 
@@ -291,6 +354,9 @@ Task<void> Server::stop(net::Deadline deadline) {
   co_await group_.join();
   if (listener_) {
     listener_->close();
+  }
+  if (inner_listener_) {
+    inner_listener_->close();
   }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <list>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -29,8 +30,11 @@ class Server {
   // The same on a socket that listens already.
   void listen(base::Fd socket) {
     listener_.emplace(application_.loop, std::move(socket));
-    group_.spawn(accept_all());
+    group_.spawn(accept_all(*listener_, false));
   }
+  // Accepts from sandboxes, too, by a socket that listens already; each has kInnerConnectionsMax
+  // connections at once, and all of them half of the places. Plain HTTP: it is within one machine.
+  void listen_inside(base::Fd socket);
   // Serves a connection that is there already; `remote` is its client's address.
   void adopt(base::Fd client, std::string remote) {
     if (!stopped_) {
@@ -55,7 +59,8 @@ class Server {
     const Exchange* exchange = nullptr;  // while one is answered
     base::SteadyTime began;              // that one
   };
-  Task<void> accept_all();
+  Task<void> accept_all(net::Listener& listener, bool is_inside);
+  Task<void> serve_inside(base::Fd fd, std::string remote);
   Task<void> serve(base::Fd fd, std::string remote);
   Task<bool> serve_one(net::Stream& client, net::HttpReader& reader, Connection& connection);
   Task<void> refuse(net::Stream& client, Error error);
@@ -74,6 +79,9 @@ class Server {
   Application& application_;
   Surface surface_;
   std::optional<net::Listener> listener_;
+  std::optional<net::Listener> inner_listener_;
+  std::map<std::string, size_t> inner_connections_;  // by address
+  size_t inner_ = 0;                                 // of all of them
   std::list<Connection*> connections_;
   bool stopping_ = false;
   bool hurried_ = false;

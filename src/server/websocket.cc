@@ -100,6 +100,11 @@ Task<Result<service::Caller>> header_caller(Application& application,
                                             const std::string* authorization) {
   auto caller = application.access.authenticate(authorization);
   if (!caller && authorization != nullptr) {
+    // One that another gateway has made may not be known here yet.
+    if (std::string sandbox = application.access.sandbox_in(*authorization); !sandbox.empty()) {
+      co_await application.sandboxes.look(std::move(sandbox), service::Sandboxes::Look::usable);
+      co_return application.access.authenticate(authorization);
+    }
     const bool found = co_await application.access.look_up(*authorization);
     if (found) {
       co_return application.access.authenticate(authorization);

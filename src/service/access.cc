@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "service/sandbox_identity.h"
 #include "service/sign_in.h"
 
 namespace service {
@@ -76,7 +77,8 @@ net::Task<bool> Access::look_up(std::string authorization) {
   if (sign_in_ != nullptr && bearer.starts_with(kProgramSession)) {
     co_return co_await sign_in_->look_up_session(std::string(bearer), SignIn::SessionKind::program);
   }
-  if (context_.replicas.alone() || bearer.empty() || oidc::looks_like_jwt(bearer)) {
+  if (context_.replicas.alone() || bearer.empty() || oidc::looks_like_jwt(bearer) ||
+      bearer.starts_with(kSandboxToken)) {
     co_return false;
   }
   const int64_t second = context_.now_ms() / kMsPerSecond;
@@ -181,6 +183,9 @@ Result<Caller> Access::authenticate(const std::string* authorization) {
   if (sign_in_ != nullptr && bearer.starts_with(kProgramSession)) {
     return sign_in_->open_session(bearer, SignIn::SessionKind::program);
   }
+  if (sandboxes_ != nullptr && bearer.starts_with(kSandboxToken)) {
+    return sandboxes_->open(bearer);
+  }
   const auto found = by_hash_.find(token_hash(bearer));
   if (found == by_hash_.end()) {
     return not_valid();
@@ -188,6 +193,10 @@ Result<Caller> Access::authenticate(const std::string* authorization) {
   ASSIGN_OR_RETURN(Caller caller, caller_of(*found->second));
   note_use(*found->second);
   return caller;
+}
+
+std::string Access::sandbox_in(const std::string& authorization) const {
+  return sandboxes_ == nullptr ? "" : sandboxes_->id_in(bearer_of(authorization));
 }
 
 bool Access::lacks_key(const std::string* authorization) const {
@@ -207,6 +216,9 @@ net::Task<void> Access::fetch_keys() {
 Result<Caller> Access::look_again(const Caller& caller) const {
   if (caller.identity) {
     return sign_in_ == nullptr ? not_valid() : sign_in_->look_again(caller);
+  }
+  if (caller.sandbox) {
+    return sandboxes_ == nullptr ? not_valid() : sandboxes_->look_again(caller);
   }
   const store::Token* token = find(caller.token_id);
   if (token == nullptr) {

@@ -18,6 +18,7 @@
 
 namespace service {
 
+class SandboxIdentity;
 class SignIn;
 
 class Access {
@@ -31,10 +32,14 @@ class Access {
   net::Task<bool> look_up(std::string authorization);
   // What is a JWT by its form goes to `sign_in`, which outlives this.
   void use(SignIn* sign_in) { sign_in_ = sign_in; }
+  // So do tokens of sandboxes to `sandboxes`.
+  void use(SandboxIdentity* sandboxes) { sandboxes_ = sandboxes; }
 
   // `authorization` is the header's value or nullptr. unauthenticated for a missing or bad token;
   // of a JWT also what SignIn::verify() says.
   base::Result<Caller> authenticate(const std::string* authorization);
+  // The sandbox whose token that is; empty: it is none.
+  [[nodiscard]] std::string sandbox_in(const std::string& authorization) const;
   // Whether it is a JWT whose key is not known: then wait for fetch_keys() first.
   [[nodiscard]] bool lacks_key(const std::string* authorization) const;
   net::Task<void> fetch_keys();
@@ -54,7 +59,8 @@ class Access {
   void note_use(store::Token& token);
 
   Context& context_;
-  SignIn* sign_in_ = nullptr;  // nullptr: nobody signs in
+  SignIn* sign_in_ = nullptr;             // nullptr: nobody signs in
+  SandboxIdentity* sandboxes_ = nullptr;  // nullptr: they have no tokens
   int64_t look_up_second_ = 0;
   int look_ups_ = 0;  // in that second
   std::unordered_map<std::string, TokenPtr> by_hash_;

@@ -25,7 +25,7 @@ Task<Result<std::string>> ask(engine::AgentConnection& agent, const AgentQuestio
     head.add_length(question.body.size());
   }
   CO_RETURN_IF_ERROR(
-      co_await agent.stream.write_all(head.finish() + question.body, kAgentAnswerPatience));
+      co_await agent.stream.write_all(head.finish(), question.body, kAgentAnswerPatience));
   CO_ASSIGN_OR_RETURN(const auto response,
                       co_await agent.reader.read_response(question.method,
                                                           net::Deadline::after(question.patience)));

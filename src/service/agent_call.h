@@ -15,7 +15,7 @@ inline constexpr base::Milliseconds kAgentAnswerPatience{5'000};
 struct AgentQuestion {
   std::string method = "GET";
   std::string target;
-  std::string body;
+  std::string body;  // JSON
   base::Milliseconds patience = kAgentAnswerPatience;
 };
 

@@ -56,7 +56,7 @@ std::string with_parameters(const std::string& url,
 }  // namespace
 
 Result<void> BrowserSignIn::check_configured() const {
-  if (sign_in_.settings().public_url.empty()) {
+  if (sign_in_.settings().public_url.empty() || sign_in_.settings().client_id.empty()) {
     return base::fail(ErrorCode::not_found, "sign-in by browser is not configured");
   }
   return {};

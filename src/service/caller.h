@@ -50,6 +50,13 @@ struct Identity {
   std::string sign_in;              // the session's id; empty: a token of the issuer was shown
 };
 
+// Of a sandbox that shows a token of its own (service/sandbox_identity.h).
+struct ActingSandbox {
+  std::string id;
+  std::vector<std::string> scopes;  // that the token was made with; empty: all that the team gives
+  bool only_itself = true;          // it may use no other sandbox of its team, and make none
+};
+
 struct Caller {
   std::string team;                // the one it acts in, at first its own
   std::string subject;             // shown as `owner`
@@ -63,7 +70,8 @@ struct Caller {
   std::vector<Membership> memberships;  // of a caller in several teams, its own included
   int64_t expires_ms = 0;               // 0: never
   std::string remote;                   // the address it calls from, for the audit log
-  std::shared_ptr<const Identity> identity = nullptr;  // of one who signed in
+  std::shared_ptr<const Identity> identity = nullptr;      // of one who signed in
+  std::shared_ptr<const ActingSandbox> sandbox = nullptr;  // of a sandbox
 
   // In the team it acts in.
   [[nodiscard]] bool may(Scope scope) const;

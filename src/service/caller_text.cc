@@ -20,6 +20,30 @@ wire::json::Value identity_json(const Caller& caller) {
       {"sign_in", identity.sign_in}};
 }
 
+wire::json::Value sandbox_json(const Caller& caller) {
+  if (!caller.sandbox) {
+    return nullptr;
+  }
+  const ActingSandbox& sandbox = *caller.sandbox;
+  return wire::json::Object{
+      {"id", sandbox.id},
+      {"scopes", wire::json::Array(sandbox.scopes.begin(), sandbox.scopes.end())},
+      {"only_itself", sandbox.only_itself}};
+}
+
+Result<std::shared_ptr<const ActingSandbox>> parse_sandbox(const wire::json::Value& value) {
+  const auto* const object = value.if_object();
+  if (object == nullptr) {
+    return nullptr;
+  }
+  wire::json::Reader reader(*object);
+  ActingSandbox sandbox;
+  ASSIGN_OR_RETURN(sandbox.id, reader.required<std::string>("id"));
+  ASSIGN_OR_RETURN(sandbox.scopes, reader.required<std::vector<std::string>>("scopes"));
+  ASSIGN_OR_RETURN(sandbox.only_itself, reader.required<bool>("only_itself"));
+  return std::make_shared<const ActingSandbox>(std::move(sandbox));
+}
+
 Result<std::shared_ptr<const Identity>> parse_identity(const wire::json::Value& value) {
   const auto* const object = value.if_object();
   if (object == nullptr) {
@@ -74,6 +98,7 @@ std::string caller_text(const Caller& caller) {
       {"memberships", std::move(memberships)},
       {"expires_ms", caller.expires_ms},
       {"identity", identity_json(caller)},
+      {"sandbox", sandbox_json(caller)},
   });
 }
 
@@ -95,6 +120,9 @@ Result<Caller> parse_caller_text(std::string_view text) {
   ASSIGN_OR_RETURN(caller.expires_ms, reader.required<int64_t>("expires_ms"));
   if (const auto* const identity = object.if_contains("identity")) {
     ASSIGN_OR_RETURN(caller.identity, parse_identity(*identity));
+  }
+  if (const auto* const sandbox = object.if_contains("sandbox")) {
+    ASSIGN_OR_RETURN(caller.sandbox, parse_sandbox(*sandbox));
   }
   return caller;
 }

@@ -148,6 +148,7 @@ Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
   main.user = row.user;
   main.workdir = row.workdir;
   main.run_entrypoint = row.run_entrypoint;
+  main.await_credentials = row.run_entrypoint && credentials_ != nullptr;
   if (!row.environment_sealed.empty()) {
     ASSIGN_OR_RETURN(const auto plain, context_.secrets.unseal(row.environment_sealed, row.id));
     ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(plain.reveal()));

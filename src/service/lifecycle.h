@@ -16,6 +16,7 @@
 
 #include "service/admission.h"
 #include "service/context.h"
+#include "service/credentials.h"
 #include "service/leases.h"
 #include "service/registries.h"
 
@@ -34,6 +35,8 @@ class Lifecycle {
  public:
   Lifecycle(Context& context, const Registries& registries, LifecycleOptions options);
 
+  // Sandboxes are given these before they become ready.
+  void use(Credentials* credentials) { credentials_ = credentials; }
   // Loads the live rows; before anything else.
   net::Task<base::Result<void>> load();
   // Follows the engine until stop().
@@ -89,6 +92,7 @@ class Lifecycle {
   net::Task<void> find_out(std::string id);
   net::Task<void> follow();
   void apply(const engine::Change& change);
+  net::Task<void> equip(LivePtr live, engine::Status status);
   net::Task<void> bring_up_services(LivePtr live, engine::Status status);
   void apply_status(const LivePtr& live, const engine::Status& status);
   void become_ready(const LivePtr& live, const engine::Status& status);
@@ -104,6 +108,7 @@ class Lifecycle {
   Context& context_;
   const Registries& registries_;
   LifecycleOptions options_;
+  Credentials* credentials_ = nullptr;  // nullptr: there are none
   Leases leases_;
   Admission admission_;
   Capacity capacity_;

@@ -31,7 +31,11 @@ void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) 
       break;
     case engine::State::ready:
       if (state == SandboxState::starting && live->row.containers.empty()) {
-        become_ready(live, status);
+        if (credentials_ == nullptr) {
+          become_ready(live, status);
+        } else if (!std::exchange(live->bringing_up, true)) {
+          group_.spawn(equip(live, status));
+        }
       } else if (state == SandboxState::starting && !std::exchange(live->bringing_up, true)) {
         group_.spawn(bring_up_services(live, status));
       }
@@ -42,6 +46,15 @@ void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) 
     case engine::State::gone:
       fail(live, missing_reason(*live), "the sandbox is gone");
       break;
+  }
+}
+
+// Its first command finds its credentials.
+Task<void> Lifecycle::equip(LivePtr live, engine::Status status) {
+  co_await credentials_->equip(live, status.image_digest);
+  live->bringing_up = false;
+  if (live->row.state == SandboxState::starting && context_.replicas.drives(live->row)) {
+    become_ready(live, status);
   }
 }
 
@@ -56,6 +69,9 @@ Task<void> Lifecycle::bring_up_services(LivePtr live, engine::Status status) {
   const auto is_wanted = [this, live] {
     return live->row.state == SandboxState::starting && context_.replicas.drives(live->row);
   };
+  if (credentials_ != nullptr) {
+    co_await credentials_->equip(live, status.image_digest);
+  }
   ServiceStart services(context_, live->row.id, std::move(spec->containers), is_wanted);
   const auto done = co_await services.run();
   live->bringing_up = false;

@@ -25,18 +25,21 @@ struct Live {
   SandboxRow row;
   int uses = 0;  // open requests and streams into it
   int running_commands = 0;
-  int unwritten = 0;           // changes of it that the store does not have yet
-  bool creating = false;       // engine.create is under way
-  bool bringing_up = false;    // its services are being started
-  bool removing = false;       // a removal is under way
-  bool clearing = false;       // the engine's part of a failed one is being removed
-  bool starting_told = false;  // the event `starting` is recorded
-  bool expiring = false;       // the store is asked whether its time is over
-  bool dirty = false;          // has a lease renewal that is not written
-  int64_t due_noted_ms = 0;    // earliest entry in the due table; 0: none
-  uint64_t events_seen = 0;    // counts what was recorded, for followers
-  net::Event changed;          // its state changed
-  net::Event recorded;         // an event of it can be read from the store (or it is gone)
+  int unwritten = 0;                 // changes of it that the store does not have yet
+  bool creating = false;             // engine.create is under way
+  bool bringing_up = false;          // its services are being started
+  bool removing = false;             // a removal is under way
+  bool clearing = false;             // the engine's part of a failed one is being removed
+  bool starting_told = false;        // the event `starting` is recorded
+  bool expiring = false;             // the store is asked whether its time is over
+  bool equipping = false;            // its credentials are being made anew
+  bool credentials_failing = false;  // the last ones were not all there
+  int64_t credentials_due_ms = 0;    // when they are to be made anew
+  bool dirty = false;                // has a lease renewal that is not written
+  int64_t due_noted_ms = 0;          // earliest entry in the due table; 0: none
+  uint64_t events_seen = 0;          // counts what was recorded, for followers
+  net::Event changed;                // its state changed
+  net::Event recorded;               // an event of it can be read from the store (or it is gone)
 
   // An event of it was stored.
   void note_recorded() {

@@ -315,6 +315,10 @@ Task<Result<std::string>> Sandboxes::team_of(std::string id) {
 
 Task<Result<SandboxPage>> Sandboxes::list(Caller caller, ListedTeams wanted, SandboxFilter filter) {
   std::vector<std::string> teams = own_teams(caller);
+  if (caller.sandbox && caller.sandbox->only_itself) {
+    wanted = {};
+    filter.id = caller.sandbox->id;
+  }
   if (wanted.all && !caller.is_platform_admin) {
     filter.labels_of = teams;
   }

@@ -71,9 +71,15 @@ std::vector<std::string> words_of(std::string_view text) {
 }
 
 Result<void> check_sign_in(const SignInSettings& settings) {
+  if (!settings.public_url.empty()) {
+    RETURN_IF_ERROR(oidc::check_url("public-url", settings.public_url));
+    if (oidc::origin_of(settings.public_url) != base::lower(settings.public_url)) {
+      return fail_field("public-url", "public-url: it has no path, like https://HOST[:PORT]");
+    }
+  }
   if (settings.issuer.empty()) {
-    const bool has_more = !settings.client_id.empty() || !settings.audiences.empty() ||
-                          !settings.public_url.empty() || !settings.groups.empty();
+    const bool has_more =
+        !settings.client_id.empty() || !settings.audiences.empty() || !settings.groups.empty();
     return has_more ? fail_field("oidc-issuer", "oidc-issuer: the other keys of sign-in need it")
                     : Result<void>{};
   }
@@ -81,15 +87,6 @@ Result<void> check_sign_in(const SignInSettings& settings) {
   if (settings.audiences.empty()) {
     return fail_field("oidc-audience",
                       "oidc-audience: it is needed where there is no oidc-client-id");
-  }
-  if (!settings.public_url.empty()) {
-    RETURN_IF_ERROR(oidc::check_url("public-url", settings.public_url));
-    if (oidc::origin_of(settings.public_url) != base::lower(settings.public_url)) {
-      return fail_field("public-url", "public-url: it has no path, like https://HOST[:PORT]");
-    }
-    if (settings.client_id.empty()) {
-      return fail_field("oidc-client-id", "oidc-client-id: public-url needs it");
-    }
   }
   const auto scopes = words_of(settings.scopes);
   if (std::ranges::find(scopes, "openid") == scopes.end()) {

@@ -13,12 +13,13 @@ constexpr base::Milliseconds kRetryPause{500};
 
 StoreFollower::StoreFollower(Context& context, std::optional<store::ChangeFeed> feed,
                              Access& access, Registries& registries, TokenLimitTable& limits,
-                             Lifecycle& lifecycle)
+                             IdentityKeys& identity_keys, Lifecycle& lifecycle)
     : context_(context),
       feed_(std::move(feed)),
       access_(access),
       registries_(registries),
       limits_(limits),
+      identity_keys_(identity_keys),
       lifecycle_(lifecycle),
       listening_(context.loop, 1) {}
 
@@ -73,6 +74,9 @@ Task<Result<void>> StoreFollower::read(Stale stale) {
   }
   if (is_stale(store::notice::kRegistries)) {
     CO_RETURN_IF_ERROR(co_await registries_.load());
+  }
+  if (is_stale(store::notice::kIdentityKeys)) {
+    CO_RETURN_IF_ERROR(co_await identity_keys_.load());
   }
   if (stale.all) {
     co_return co_await lifecycle_.refresh_all();

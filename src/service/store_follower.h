@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "service/access.h"
+#include "service/identity_keys.h"
 #include "service/lifecycle.h"
 #include "service/registries.h"
 #include "service/token_limits.h"
@@ -21,7 +22,8 @@ class StoreFollower {
  public:
   // `feed`: none where the store is a file.
   StoreFollower(Context& context, std::optional<store::ChangeFeed> feed, Access& access,
-                Registries& registries, TokenLimitTable& limits, Lifecycle& lifecycle);
+                Registries& registries, TokenLimitTable& limits, IdentityKeys& identity_keys,
+                Lifecycle& lifecycle);
 
   // Listens from here on; before the first thing is read that others change.
   net::Task<base::Result<void>> begin();
@@ -48,6 +50,7 @@ class StoreFollower {
   Access& access_;
   Registries& registries_;
   TokenLimitTable& limits_;
+  IdentityKeys& identity_keys_;
   Lifecycle& lifecycle_;
   net::BlockingPool listening_;
   Stale stale_;

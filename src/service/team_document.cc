@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "service/caller.h"
 #include "service/cpus.h"
 #include "service/create_request.h"
 
@@ -340,6 +341,35 @@ Result<void> read_flags(Reader& reader, Team& team) {
   return {};
 }
 
+Result<void> read_identity(Reader& outer, Team& team) {
+  ASSIGN_OR_RETURN(const auto object, outer.optional<Object>("sandbox_identity"));
+  if (!object) {
+    return {};
+  }
+  Reader reader(*object, outer.path("sandbox_identity"));
+  ASSIGN_OR_RETURN(const auto sandboxes, reader.optional<std::string>("sandboxes"));
+  const std::string field = reader.path("sandboxes");
+  if (sandboxes && *sandboxes != "own" && *sandboxes != "team" && *sandboxes != "none") {
+    return fail_field(field, "'", field, "' must be own, team or none");
+  }
+  ASSIGN_OR_RETURN(auto scopes, reader.optional<std::vector<std::string>>("scopes"));
+  if (scopes) {
+    const std::string path = reader.path("scopes");
+    const auto is_scope = [](const std::string& scope) {
+      return scope == token_scope::kRead || scope == token_scope::kMember;
+    };
+    if (scopes->empty() || !std::ranges::all_of(*scopes, is_scope)) {
+      return fail_field(path, "'", path, "' must name at least one of read and member");
+    }
+    RETURN_IF_ERROR(check_distinct(path, *scopes));
+    std::ranges::sort(*scopes);
+  }
+  RETURN_IF_ERROR(reader.finish());
+  team.identity_sandboxes = sandboxes.value_or(team.identity_sandboxes);
+  team.identity_scopes = std::move(scopes).value_or(team.identity_scopes);
+  return {};
+}
+
 void add_changes(std::vector<FieldChange>& out, const std::string& prefix, const Object& from,
                  const Object& to) {
   const auto name_of = [&prefix](std::string_view key) {
@@ -422,6 +452,8 @@ Object team_json(const Team& team) {
                 {"pids", team.pids},
                 {"isolation", texts_json(team.isolation)},
                 {"network", network_json(team_network(team))},
+                {"sandbox_identity", Object{{"sandboxes", team.identity_sandboxes},
+                                            {"scopes", texts_json(team.identity_scopes)}}},
                 {"members", std::move(members)}};
 }
 
@@ -442,6 +474,7 @@ Result<Team> parse_team(const Object& body, const std::string& prefix, Team base
   RETURN_IF_ERROR(read_times_and_sizes(reader, team));
   RETURN_IF_ERROR(read_flags(reader, team));
   RETURN_IF_ERROR(read_isolation(reader, team));
+  RETURN_IF_ERROR(read_identity(reader, team));
   RETURN_IF_ERROR(read_members(reader, team));
   RETURN_IF_ERROR(reader.finish());
   return team;

@@ -20,6 +20,7 @@ inline constexpr std::string_view kTeams = "teams";
 inline constexpr std::string_view kTokens = "tokens";  // and sign-ins
 inline constexpr std::string_view kTokenLimits = "limits";
 inline constexpr std::string_view kRegistries = "registries";
+inline constexpr std::string_view kIdentityKeys = "identity-keys";
 inline constexpr std::string_view kReplicas = "replicas";
 }  // namespace notice
 

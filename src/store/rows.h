@@ -54,6 +54,10 @@ struct Team {
   std::optional<int64_t> lend_storage_mb;
   std::optional<int64_t> lend_sandboxes;
   bool reclaim = false;  // takes back what it lent by ending sandboxes of those who borrowed
+  // What its sandboxes may do with tokens of their own: to which sandboxes (own, team, none), and
+  // with which scopes.
+  std::string identity_sandboxes = "own";
+  std::vector<std::string> identity_scopes{"member", "read"};
   int64_t created_ms = 0;
   std::vector<Member> members;  // by subject
   bool operator==(const Team&) const = default;
@@ -184,6 +188,17 @@ struct SignIn {
   int64_t expires_ms = 0;
   int64_t last_used_ms = 0;
   bool operator==(const SignIn&) const = default;
+};
+
+// A key that tokens of sandboxes are signed with.
+struct IdentityKey {
+  int64_t generation = 0;  // 1, 2, ...
+  std::string id;
+  std::string public_key;      // a member of a JWK set
+  std::string private_sealed;  // ciphertext made by the caller, any bytes
+  int64_t created_ms = 0;
+  int64_t ended_ms = 0;  // since when it signs no more
+  bool operator==(const IdentityKey&) const = default;
 };
 
 // Limits of one token that are its own; nullopt: the operator's, 0: none.

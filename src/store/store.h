@@ -36,6 +36,7 @@ struct SandboxFilter {
   std::optional<std::vector<std::string>> labels_of;
   std::vector<model::SandboxState> states;                  // empty: any
   std::vector<std::pair<std::string, std::string>> labels;  // all of them
+  std::optional<std::string> id;
   std::optional<std::string> owner;
   std::optional<std::string> image;  // normalised
   std::string text;                  // within id, image, owner or a label's value, ignoring case
@@ -197,6 +198,14 @@ class Store {
   Result<std::optional<SignIn>> find_sign_in(std::string_view id);
   Result<void> touch_sign_in(std::string_view id, int64_t used_ms);
   Result<void> delete_sign_ins(const std::vector<std::string>& ids);
+
+  // --- keys of tokens that sandboxes have
+  // By generation, with those that have ended and are not forgotten yet.
+  Result<std::vector<IdentityKey>> list_identity_keys();
+  // New generations, and the end of one (0: of none). Those that ended before that time go.
+  // conflict: another gateway has made one of these generations.
+  Result<void> add_identity_keys(const std::vector<IdentityKey>& fresh, int64_t ended,
+                                 int64_t now_ms, int64_t forget_before_ms);
 
   // --- limits of tokens
   // not_found: there is no such token.

@@ -96,6 +96,10 @@ void add_filter(Query& query, const SandboxFilter& filter) {
     query.add_value(value);
     query.add(")");
   }
+  if (filter.id) {
+    query.add(" AND id = ");
+    query.add_value(*filter.id);
+  }
   if (filter.owner) {
     query.add(" AND owner = ");
     query.add_value(*filter.owner);

@@ -18,7 +18,7 @@ constexpr std::string_view kTeamColumns =
     "quota_memory_mb, quota_storage_mb, quota_sandboxes, default_storage_mb, lease_sec, "
     "max_lifetime_sec, queue_max_sec, start_max_sec, pids, isolation, network, borrow_millicpus, "
     "borrow_memory_mb, borrow_storage_mb, borrow_sandboxes, lend_millicpus, lend_memory_mb, "
-    "lend_storage_mb, lend_sandboxes, reclaim, created_ms";
+    "lend_storage_mb, lend_sandboxes, reclaim, created_ms, identity_sandboxes, identity_scopes";
 
 // The detail of a change that was planned on what is no longer so; its value is the team.
 constexpr std::string_view kChangedElsewhere = "changed_team";
@@ -30,6 +30,7 @@ std::optional<int64_t> read_limit(const Statement& row, int column) {
 Result<Team> read_team(const Statement& row) {
   ASSIGN_OR_RETURN(auto image_prefixes, parse_list(row.get_text(1)));
   ASSIGN_OR_RETURN(auto isolation, parse_list(row.get_text(16)));
+  ASSIGN_OR_RETURN(auto identity_scopes, parse_list(row.get_text(29)));
   return Team{.name = std::string(row.get_text(0)),
               .image_prefixes = std::move(image_prefixes),
               .builds = row.get_bool(2),
@@ -57,6 +58,8 @@ Result<Team> read_team(const Statement& row) {
               .lend_storage_mb = read_limit(row, 24),
               .lend_sandboxes = read_limit(row, 25),
               .reclaim = row.get_bool(26),
+              .identity_sandboxes = std::string(row.get_text(28)),
+              .identity_scopes = std::move(identity_scopes),
               .created_ms = row.get_int(27),
               .members = {}};
 }
@@ -109,7 +112,7 @@ Result<void> Store::put(const Team& team) {
   static const std::string sql =
       base::cat("INSERT INTO teams (", kTeamColumns,
                 ") VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, "
-                "$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28) "
+                "$17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30) "
                 "ON CONFLICT (name) DO UPDATE SET ",
                 updates_of_columns());
   RETURN_IF_ERROR(database_.execute(
@@ -119,7 +122,8 @@ Result<void> Store::put(const Team& team) {
       team.max_lifetime_sec, team.queue_max_sec, team.start_max_sec, team.pids,
       list_text(team.isolation), team.network, team.borrow_millicpus, team.borrow_memory_mb,
       team.borrow_storage_mb, team.borrow_sandboxes, team.lend_millicpus, team.lend_memory_mb,
-      team.lend_storage_mb, team.lend_sandboxes, team.reclaim, team.created_ms));
+      team.lend_storage_mb, team.lend_sandboxes, team.reclaim, team.created_ms,
+      team.identity_sandboxes, list_text(team.identity_scopes)));
   RETURN_IF_ERROR(database_.execute("DELETE FROM members WHERE team = $1", team.name));
   for (const Member& member : team.members) {
     RETURN_IF_ERROR(

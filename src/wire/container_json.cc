@@ -350,6 +350,9 @@ Object to_json(const model::ContainerSpec& container) {
   if (container.run_entrypoint) {
     object["run_entrypoint"] = true;
   }
+  if (container.await_credentials) {
+    object["await_credentials"] = true;
+  }
   if (!container.hostname.empty()) {
     object["hostname"] = container.hostname;
   }
@@ -389,8 +392,10 @@ Result<model::ContainerSpec> parse_container(const Value& value) {
   ASSIGN_OR_RETURN(container.user, reader.optional<std::string>("user"));
   ASSIGN_OR_RETURN(container.workdir, reader.optional<std::string>("workdir"));
   ASSIGN_OR_RETURN(const auto entrypoint, reader.optional<bool>("run_entrypoint"));
+  ASSIGN_OR_RETURN(const auto awaits, reader.optional<bool>("await_credentials"));
   RETURN_IF_ERROR(read_shared(reader, container));
   RETURN_IF_ERROR(reader.finish());
+  container.await_credentials = awaits.value_or(false);
   container.run_entrypoint = entrypoint.value_or(false);
   container.environment = environment ? std::move(*environment) : model::EnvironmentMap{};
   RETURN_IF_ERROR(check_environment(container.environment));

@@ -44,6 +44,7 @@ BODIES: dict[str, tuple] = {
     "POST /sandboxes/{id}/files/chmod": (None, "?path=/tmp/x&mode=0600"),
     "POST /sandboxes/{id}/containers/{container}/stop": (None, ""),
     "POST /sandboxes/{id}/ssh-session": (None, ""),
+    "POST /sandboxes/{id}/identity-token": ({}, ""),
     "POST /sandboxes/{id}/read-file": (None, "?path=/etc/passwd"),
     "POST /sandboxes/{id}/write-file": (b"x", "?path=/tmp/x"),
     "GET /api/v1/sandboxes/{id}": (None, ""),
@@ -89,6 +90,8 @@ OF_NO_TEAM = {
     "GET /readyz", "GET /metrics", "GET /openapi.json", "GET /login", "GET /login/callback",
     "POST /login/device", "POST /login/device/token", "POST /logout", "GET /replicas",
     "POST /compose/check", "GET /sign-ins", "DELETE /sign-ins", "DELETE /sign-ins/{id}",
+    "GET /identity/keys", "POST /identity/keys/rotate", "POST /oauth/token",
+    "GET /.well-known/openid-configuration", "GET /.well-known/jwks.json",
 }
 OF_THE_PLATFORM = {"PUT /teams/{team}", "DELETE /teams/{team}", "POST /teams/{team}/drain",
                    "DELETE /teams/{team}/drain", "GET /tokens/{id}/limits",
@@ -228,7 +231,9 @@ def test_lists_show_no_secret_of_another_team(tenants, target):
 def test_no_route_but_the_open_ones_answers_without_a_valid_token(tenants, api):
     open_routes = {"GET /docs", "GET /docs/{file}", "GET /clients/{file}", "GET /healthz",
                    "GET /readyz", "GET /openapi.json", "GET /login", "GET /login/callback",
-                   "POST /login/device", "POST /login/device/token", "POST /logout"}
+                   "POST /login/device", "POST /login/device/token", "POST /logout",
+                   "GET /.well-known/openid-configuration", "GET /.well-known/jwks.json",
+                   "POST /oauth/token"}
     expired = tenants.client("case-b", "member", expires_in_sec=1)
     revoked = tenants.client("case-b", "member")
     assert api.delete(f"/tokens/{tenants.tokens[-1]}").status_code == 204

@@ -120,6 +120,10 @@ Task<Result<void>> LocalEngine::check() {
   co_return Result<void>{};
 }
 
+Task<Result<base::Fd>> LocalEngine::inner_listener() {
+  return node_.call_for_descriptor("gateway_socket", kAnswerPatience);
+}
+
 Images& LocalEngine::images() { return images_; }
 
 }  // namespace engine

@@ -44,6 +44,8 @@ class LocalEngine final : public Engine {
   net::Task<Result<std::vector<NodeInfo>>> nodes() override;
   net::Task<Result<void>> check() override;
   Images& images() override;
+  // A listening socket at which what this machine's sandboxes send to their gateway arrives.
+  net::Task<Result<base::Fd>> inner_listener();
   [[nodiscard]] const CallTimes& call_times() const override { return node_.times(); }
 
  private:

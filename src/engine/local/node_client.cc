@@ -68,7 +68,7 @@ Task<base::Error> NodeClient::serve_connection() {
       co_return base::Error{.code = ErrorCode::connection_closed,
                             .message = "the node closed the connection"};
     }
-    if (auto taken = take_line((*line)->object); !taken) {
+    if (auto taken = take_line(std::move(**line)); !taken) {
       co_return std::move(taken).error();
     }
   }
@@ -81,7 +81,8 @@ Result<void> NodeClient::greet() {
   return lines_->send(Object{{"seq", watch_seq_}, {"op", "watch"}});
 }
 
-Result<void> NodeClient::take_line(const Object& line) {
+Result<void> NodeClient::take_line(net::JsonLines::Line given) {
+  const Object& line = given.object;
   wire::json::Reader reader(line);
   ASSIGN_OR_RETURN(const auto event, reader.optional<Object>("event"));
   if (event) {
@@ -104,6 +105,7 @@ Result<void> NodeClient::take_line(const Object& line) {
   } else {
     ASSIGN_OR_RETURN(Object ok, reader.required<Object>("ok"));
     call.answer = std::move(ok);
+    call.fds = std::move(given.fds);
   }
   call.answered.notify();
   return {};
@@ -159,6 +161,23 @@ base::Histogram& NodeClient::times_of(std::string_view operation) {
 
 Task<Result<Object>> NodeClient::call(std::string operation, Object fields,
                                       base::Milliseconds patience, base::Fd fd) {
+  return ask(std::move(operation), std::move(fields), patience, std::move(fd), nullptr);
+}
+
+Task<Result<base::Fd>> NodeClient::call_for_descriptor(std::string operation,
+                                                       base::Milliseconds patience) {
+  std::vector<base::Fd> received;
+  CO_RETURN_IF_ERROR(co_await ask(operation, Object{}, patience, base::Fd(), &received));
+  if (received.size() != 1) {
+    co_return fail(ErrorCode::internal, "the node answered to ", operation, " with ",
+                   received.size(), " descriptors");
+  }
+  co_return std::move(received.front());
+}
+
+Task<Result<Object>> NodeClient::ask(std::string operation, Object fields,
+                                     base::Milliseconds patience, base::Fd fd,
+                                     std::vector<base::Fd>* received) {
   const Deadline connect_by = Deadline::after(kConnectPatience);
   while (!greeted_) {
     const auto wake = co_await connected_.wait(connect_by);
@@ -207,6 +226,9 @@ Task<Result<Object>> NodeClient::call(std::string operation, Object fields,
     if (wake == EventLoop::Wake::deadline && !call.answer) {
       co_return fail(ErrorCode::unavailable, "the node did not answer to ", operation, " in time");
     }
+  }
+  if (received != nullptr) {
+    *received = std::move(call.fds);
   }
   co_return std::move(*call.answer);
 }

@@ -38,6 +38,9 @@ class NodeClient {
   // cannot be reached, goes meanwhile, or does not answer within `patience`; overloaded.
   net::Task<Result<wire::json::Object>> call(std::string operation, wire::json::Object fields,
                                              base::Milliseconds patience, base::Fd fd = {});
+  // The same of a request that is answered with one descriptor.
+  net::Task<Result<base::Fd>> call_for_descriptor(std::string operation,
+                                                  base::Milliseconds patience);
   net::Task<Result<Change>> next_change();
   // The node's answer to `hello` on this connection; unavailable when there is none.
   [[nodiscard]] Result<NodeInfo> node() const;
@@ -49,11 +52,16 @@ class NodeClient {
     explicit Call(net::EventLoop& loop) : answered(loop) {}
     net::Event answered;
     std::optional<Result<wire::json::Object>> answer;
+    std::vector<base::Fd> fds;  // that came with it
   };
 
   net::Task<base::Error> serve_connection();
   Result<void> greet();
-  Result<void> take_line(const wire::json::Object& line);
+  Result<void> take_line(net::JsonLines::Line given);
+  // `received`: what comes with the answer; nullptr: nothing is to.
+  net::Task<Result<wire::json::Object>> ask(std::string operation, wire::json::Object fields,
+                                            base::Milliseconds patience, base::Fd fd,
+                                            std::vector<base::Fd>* received);
   Result<void> take_greeting(int64_t seq, const wire::json::Object& line);
   void take_change(Result<Change> change);
   base::Histogram& times_of(std::string_view operation);
