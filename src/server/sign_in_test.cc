@@ -586,7 +586,7 @@ TEST_F(SignIns, where_it_is_not_configured_there_is_no_sign_in) {
   gateway.application.people = nullptr;
   gateway.application.browsers = nullptr;
   gateway.application.devices = nullptr;
-  gateway.access.use(nullptr);
+  gateway.access.use(static_cast<service::SignIn*>(nullptr));
   EXPECT_EQ(gateway.call("POST", "/login/device").code(), "not_found");
   EXPECT_EQ(gateway.call("GET", "/sign-ins?scope=all").code(), "not_found");
   EXPECT_EQ(browse("GET", "/login", "").code(), "not_found");
