@@ -233,7 +233,7 @@ TEST(Completion, knows_every_command_and_option) {
     }
   }
   EXPECT_TRUE(completion_script("bash", commands)
-                  .contains("sessions|files|team|token|sign-in|image) command="));
+                  .contains("sessions|files|team|token|identity|sign-in|image) command="));
   const auto exec = std::ranges::find(commands, "exec", &CommandInfo::name);
   ASSERT_NE(exec, commands.end());
   EXPECT_TRUE(exec->takes_id);
