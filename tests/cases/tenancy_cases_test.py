@@ -44,6 +44,12 @@ BODIES: dict[str, tuple] = {
     "POST /sandboxes/{id}/files/chmod": (None, "?path=/tmp/x&mode=0600"),
     "POST /sandboxes/{id}/containers/{container}/stop": (None, ""),
     "POST /sandboxes/{id}/ssh-session": (None, ""),
+    "GET /sandboxes/{id}/ssh": ("websocket", ""),
+    "GET /sandboxes/{id}/streams/tcp": ("stream", "?port=80"),
+    "GET /sandboxes/{id}/streams/unix": ("stream", "?path=/tmp/socket"),
+    "GET /sandboxes/{id}/streams/listen": ("stream", "?port=8000"),
+    "GET /sandboxes/{id}/streams/accept": ("stream", "?listener=x&connection=x"),
+    "POST /sandboxes/{id}/streams/helper": ("stream", ""),
     "POST /sandboxes/{id}/identity-token": ({}, ""),
     "POST /sandboxes/{id}/read-file": (None, "?path=/etc/passwd"),
     "POST /sandboxes/{id}/write-file": (b"x", "?path=/tmp/x"),
@@ -170,8 +176,10 @@ def ask(client: httpx.Client, route: str, ids: dict[str, str]) -> tuple[int, str
     target = path.format(id=ids[thing], sid=ids["sid"], team=ids["team"], log=ids["log"],
                          subject=SECRET, host="a.example", container="main")
     options: dict = {"content": body} if isinstance(body, bytes) else {"json": body}
-    if body is None or body == "websocket":
+    if body in (None, "websocket", "stream"):
         options = {}
+    if body == "stream":
+        options["headers"] = {"Connection": "Upgrade", "Upgrade": "sandbox-stream"}
     if body == "websocket":
         options["headers"] = {"Connection": "Upgrade", "Upgrade": "websocket",
                               "Sec-WebSocket-Version": "13",
