@@ -25,7 +25,7 @@ constexpr size_t kReadBytes = size_t{32} * 1024;
 constexpr size_t kUnsentBytesMax = size_t{256} * 1024;
 constexpr int kLookMilliseconds = 60'000;
 
-std::string quoted(std::string_view word) {
+std::string shell_word(std::string_view word) {
   std::string out = "'";
   for (const char c : word) {
     out += c == '\'' ? "'\\''" : std::string(1, c);
@@ -40,14 +40,14 @@ Result<std::string> own_command(const Context& context, std::string_view rest) {
   if (size <= 0) {
     return base::fail_errno(errno, "find this program");
   }
-  std::string words = quoted({path.data(), static_cast<size_t>(size)});
-  words += base::cat(" ", rest, " --url ", quoted(context.http.endpoint().url));
+  std::string words = shell_word({path.data(), static_cast<size_t>(size)});
+  words += base::cat(" ", rest, " --url ", shell_word(context.http.endpoint().url));
   const ConnectionFlags& flags = context.global.connection;
   if (!flags.ca_file.empty()) {
-    words += base::cat(" --ca-file ", quoted(flags.ca_file));
+    words += base::cat(" --ca-file ", shell_word(flags.ca_file));
   }
   if (!flags.token_file.empty() && flags.token_file != "-") {
-    words += base::cat(" --token-file ", quoted(flags.token_file));
+    words += base::cat(" --token-file ", shell_word(flags.token_file));
   }
   if (context.global.insecure) {
     words += " --insecure";
@@ -66,8 +66,8 @@ struct Setting {
 
 // What makes ssh(1) come through the gateway and know its host key.
 Result<std::vector<Setting>> settings_of(const Context& context, const std::string& id) {
-  ASSIGN_OR_RETURN(auto proxy, own_command(context, base::cat("ssh-proxy ", quoted(id))));
-  ASSIGN_OR_RETURN(auto key, own_command(context, base::cat("ssh-proxy --host-key ", quoted(id))));
+  ASSIGN_OR_RETURN(auto proxy, own_command(context, base::cat("ssh-proxy ", shell_word(id))));
+  ASSIGN_OR_RETURN(auto key, own_command(context, base::cat("ssh-proxy --host-key ", shell_word(id))));
   return std::vector<Setting>{{"ProxyCommand", std::move(proxy)},
                               {"KnownHostsCommand", std::move(key)},
                               {"HostKeyAlias", id},
