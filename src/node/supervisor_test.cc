@@ -177,6 +177,8 @@ class NodeTest : public testing::Test {
 
   // A copy of this process that is the node until it is told to stop, or dies at `fault`.
   std::unique_ptr<Client> start_node(const char* fault = nullptr) {
+    // A shell that was just cloned by one that was killed listens there for a moment more.
+    ::unlink((folder_ + "/run/node.sock").c_str());
     node_ = ::fork();
     if (node_ == 0) {
       if (fault != nullptr) {
