@@ -20,13 +20,15 @@ PREFIX = "sge"
 @pytest.fixture(scope="session")
 def deployed():
     one = deployment.make_instance(PREFIX, "10.202.0.0/16", 300_000_000)
-    # A builder that its tests can fill, and builds that end while one waits.
-    one.settings.gateway_options |= {"build-storage-mb": "1024", "build-memory-mb": "1024",
-                                     "build-timeout": "30"}
-    # A registry that there is nowhere but at the operator's mirror.
     one.mirror_port = deployment.instance.free_port()
-    one.settings.gateway_options["registry-mirrors"] = (
-        f"mirrored.example.com=http://127.0.0.1:{one.mirror_port}")
+    # As variables, which stay where a test restarts the gateway with options of its own.
+    one.settings.gateway_variables |= {
+        # A builder that its tests can fill, and builds that end while one waits.
+        "SANDBOX_GATEWAY_BUILD_STORAGE_MB": "1024", "SANDBOX_GATEWAY_BUILD_MEMORY_MB": "1024",
+        "SANDBOX_GATEWAY_BUILD_TIMEOUT": "30",
+        # A registry that there is nowhere but at the operator's mirror.
+        "SANDBOX_GATEWAY_REGISTRY_MIRRORS":
+            f"mirrored.example.com=http://127.0.0.1:{one.mirror_port}"}
     with deployment.running(one):
         yield one
         for name in ("sandbox-node", "sandbox-gateway"):
