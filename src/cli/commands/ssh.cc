@@ -67,7 +67,8 @@ struct Setting {
 // What makes ssh(1) come through the gateway and know its host key.
 Result<std::vector<Setting>> settings_of(const Context& context, const std::string& id) {
   ASSIGN_OR_RETURN(auto proxy, own_command(context, base::cat("ssh-proxy ", shell_word(id))));
-  ASSIGN_OR_RETURN(auto key, own_command(context, base::cat("ssh-proxy --host-key ", shell_word(id))));
+  ASSIGN_OR_RETURN(auto key,
+                   own_command(context, base::cat("ssh-proxy --host-key ", shell_word(id))));
   return std::vector<Setting>{{"ProxyCommand", std::move(proxy)},
                               {"KnownHostsCommand", std::move(key)},
                               {"HostKeyAlias", id},
