@@ -1,8 +1,11 @@
-"""OpenSSH's client against an instance's SSH front."""
+"""OpenSSH's client against an instance's SSH front. A module that has an instance of its own as
+`deployed` imports the fixtures for its API, one sandbox and the client."""
 
 import os
 import subprocess
 from pathlib import Path
+
+import pytest
 
 import deployment
 import instance
@@ -73,3 +76,20 @@ def bring_program(api, box: str, program: str) -> None:
         if api.shell(box, f"test -e {path}")["exit_code"] != 0:
             answer = api.upload(box, path, Path(path).read_bytes(), mode="755")
             assert answer.status_code in (200, 201), answer.text
+
+
+@pytest.fixture(scope="module", name="api")
+def api_fixture(deployed):
+    return deployment.Api(deployed)
+
+
+@pytest.fixture(scope="module", name="box")
+def box_fixture(api):
+    made = api.create(cpus=2, memory_mb=512)
+    yield made["id"]
+    api.remove(made["id"])
+
+
+@pytest.fixture(name="ssh")
+def ssh_fixture(api, box, tmp_path):
+    return Ssh(api, box, tmp_path)

@@ -16,6 +16,7 @@ import pytest
 import deployment
 import ssh_client
 from deployment import eventually
+from ssh_client import api_fixture, box_fixture, ssh_fixture  # noqa: F401
 from terminal import Terminal
 
 LONG = os.environ.get("SANDBOX_LONG") == "1"
@@ -27,23 +28,6 @@ def deployed_fixture():
     one = ssh_client.make_instance("sht", "10.220.0.0/16", 3_200_000, keep_alive=1)
     with deployment.running(one):
         yield one
-
-
-@pytest.fixture(scope="module", name="api")
-def api_fixture(deployed):
-    return deployment.Api(deployed)
-
-
-@pytest.fixture(scope="module", name="box")
-def box_fixture(api):
-    made = api.create(cpus=2, memory_mb=512)
-    yield made["id"]
-    api.remove(made["id"])
-
-
-@pytest.fixture(name="ssh")
-def ssh_fixture(api, box, tmp_path):
-    return ssh_client.Ssh(api, box, tmp_path)
 
 
 def test_tokens_of_any_length_and_form(api, box, ssh, deployed):

@@ -15,6 +15,7 @@ import deployment
 import instance
 import ssh_client
 from deployment import eventually
+from ssh_client import api_fixture, box_fixture, ssh_fixture  # noqa: F401
 
 
 @pytest.fixture(scope="module", name="deployed")
@@ -22,23 +23,6 @@ def deployed_fixture():
     one = ssh_client.make_instance("shf", "10.221.0.0/16", 3_300_000)
     with deployment.running(one):
         yield one
-
-
-@pytest.fixture(scope="module", name="api")
-def api_fixture(deployed):
-    return deployment.Api(deployed)
-
-
-@pytest.fixture(scope="module", name="box")
-def box_fixture(api):
-    made = api.create(cpus=2, memory_mb=512)
-    yield made["id"]
-    api.remove(made["id"])
-
-
-@pytest.fixture(name="ssh")
-def ssh_fixture(api, box, tmp_path):
-    return ssh_client.Ssh(api, box, tmp_path)
 
 
 def call(*argv, **options) -> subprocess.CompletedProcess:

@@ -22,6 +22,7 @@ import pytest
 import deployment
 import ssh_client
 from deployment import error_of, eventually
+from ssh_client import api_fixture, box_fixture, ssh_fixture  # noqa: F401
 from terminal import Terminal
 
 
@@ -30,23 +31,6 @@ def deployed_fixture():
     one = ssh_client.make_instance("shs", "10.219.0.0/16", 3_100_000, keep_alive=1, login_time=3)
     with deployment.running(one):
         yield one
-
-
-@pytest.fixture(scope="module", name="api")
-def api_fixture(deployed):
-    return deployment.Api(deployed)
-
-
-@pytest.fixture(scope="module", name="box")
-def box_fixture(api):
-    made = api.create(cpus=2, memory_mb=512)
-    yield made["id"]
-    api.remove(made["id"])
-
-
-@pytest.fixture(name="ssh")
-def ssh_fixture(api, box, tmp_path):
-    return ssh_client.Ssh(api, box, tmp_path)
 
 
 def audit_rows(api, box: str, event: str) -> list[dict]:
