@@ -175,11 +175,14 @@ Result<void> Server::take_line(net::JsonLines::Line line) {
     }
     return {};
   }
-  if (line.fds.size() != 2 || udp_) {
+  if (line.fds.size() < 2 || line.fds.size() > 3 || udp_) {
     return base::fail(ErrorCode::malformed, "a line of an unknown kind");
   }
-  udp_ = std::move(line.fds.front());
-  tcp_ = std::move(line.fds.back());
+  udp_ = std::move(line.fds[0]);
+  tcp_ = std::move(line.fds[1]);
+  if (line.fds.size() == 3) {
+    refusals_.serve(std::move(line.fds[2]));
+  }
   wait_for_datagrams();
   group_.spawn(accept_streams());
   return {};
@@ -312,6 +315,9 @@ Task<std::string> Server::answer(std::string_view bytes, uint32_t from, bool ove
 Task<Reply> Server::resolve(const Question& question, Sandbox& sandbox, uint32_t from) {
   const std::string name = host_name(question.wire_name);
   if (name.empty() || !sandbox.list.allows_name(name)) {
+    if (!name.empty()) {
+      refusals_.note_name(from, name, false);
+    }
     co_return failure(Code::no_such_name);
   }
   if (question.type != static_cast<uint16_t>(Type::a)) {
@@ -322,7 +328,11 @@ Task<Reply> Server::resolve(const Question& question, Sandbox& sandbox, uint32_t
     co_return failure(Code::server_failure);
   }
   std::vector<Address> to_open;
+  const bool had_addresses = !reply->addresses.empty();
   Reply filtered = filter_reply(std::move(*reply), sandbox.list, to_open);
+  if (had_addresses && filtered.addresses.empty()) {
+    refusals_.note_name(from, name, true);
+  }
   if (!to_open.empty()) {
     wire::json::Array addresses;
     for (const Address& address : to_open) {

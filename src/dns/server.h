@@ -6,12 +6,16 @@
 // From the node:
 //   {"sandbox":"10.201.0.5","network":"allow a.b *.c 10.0.0.0/8"}   that sandbox's policy
 //   {"sandbox":"10.201.0.5"}                                        it has none any more
-//   {"serve":true}, 2 descriptors: the UDP and the TCP socket to serve
+//   {"serve":true}, 2 or 3 descriptors: the UDP and the TCP socket to serve, and that by which the
+//                   kernel tells what the firewall refused
 //   {"call":N} or {"call":N,"error":"..."}                          the end of a call
 // To the node:
 //   {"call":N,"server":K,"stream":true|false}   a socket connected to the K-th name server (one
 //                                               descriptor comes with the answer)
 //   {"call":N,"sandbox":"10.201.0.5","name":"a.b","open":["192.0.2.7 60"]}   open for so long
+//   {"refused":"10.201.0.5","name":"a.b","unreachable":false,"more":N}       that sandbox was
+//   {"refused":"10.201.0.5","address":"192.0.2.7","protocol":6,"port":443,"more":N}   refused that,
+//                                               and N others since it was last told; no call
 //
 // Bounded by kUnderWayMax queries, kUnderWayOfOneMax of a sandbox, a rate of each sandbox, and
 // kConnectionsMax TCP connections; what is beyond is dropped, and clients ask again.
@@ -22,6 +26,7 @@
 #include <string>
 
 #include "dns/message.h"
+#include "dns/refusals.h"
 #include "model/network_policy.h"
 #include "net/event_loop.h"
 #include "net/json_lines.h"
@@ -43,7 +48,7 @@ Reply filter_reply(Reply reply, const model::AllowList& list, std::vector<Addres
 class Server {
  public:
   Server(net::EventLoop& loop, base::Fd control)
-      : lines_(loop, std::move(control)), loop_(loop), group_(loop) {}
+      : lines_(loop, std::move(control)), loop_(loop), refusals_(loop, lines_), group_(loop) {}
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
@@ -93,6 +98,7 @@ class Server {
   int64_t last_call_ = 0;
   size_t under_way_ = 0;
   size_t connections_ = 0;
+  Refusals refusals_;
   net::TaskGroup group_;
 };
 

@@ -181,7 +181,11 @@ Result<void> NameServer::send_policies() {
     RETURN_IF_ERROR(lines_->send({{"sandbox", sandbox}, {"network", policy}}));
   }
   std::vector<Fd> sockets;
-  for (const Fd* socket : {&network_.name_sockets().udp, &network_.name_sockets().tcp}) {
+  const NameSockets& all = network_.name_sockets();
+  for (const Fd* socket : {&all.udp, &all.tcp, &all.refused}) {
+    if (!*socket) {
+      continue;
+    }
     ASSIGN_OR_RETURN(auto copy, duplicate(*socket));
     sockets.push_back(std::move(copy));
   }
@@ -190,6 +194,10 @@ Result<void> NameServer::send_policies() {
 
 Result<void> NameServer::take_line(const Object& line) {
   Reader reader(line);
+  ASSIGN_OR_RETURN(const auto refused, reader.optional<std::string>("refused"));
+  if (refused) {
+    return take_refusal(reader, *refused);
+  }
   ASSIGN_OR_RETURN(const auto call, reader.required<int64_t>("call"));
   ASSIGN_OR_RETURN(const auto server, reader.optional<int64_t>("server"));
   ASSIGN_OR_RETURN(const auto addresses, reader.optional<std::vector<std::string>>("open"));
@@ -210,6 +218,18 @@ Result<void> NameServer::take_line(const Object& line) {
     answer["error"] = done.error().message;
   }
   return lines_->send(std::move(answer), std::move(sockets));
+}
+
+Result<void> NameServer::take_refusal(Reader& reader, const std::string& sandbox) {
+  const auto address = model::parse_ipv4(sandbox);
+  if (!address) {
+    return base::fail(base::ErrorCode::malformed, "a refusal to nobody");
+  }
+  ASSIGN_OR_RETURN(const Refusal refusal, parse_refusal(reader));
+  if (refusal_listener_) {
+    refusal_listener_(*address, refusal);
+  }
+  return {};
 }
 
 // The host's list is read anew each time: it may change while sandboxes run.

@@ -1,8 +1,8 @@
 // The node's side of sandbox-dns (src/dns/server.h has the protocol): starts it, confined, and
 // again when it ends; tells it the policies; opens what it resolved; and makes the sockets to the
-// host's name servers, which it cannot. While it is away queries wait in the sockets, which the
-// node holds. Owned by the node; loop thread only. What it sends is hostile: checked, bounded, and
-// never more than an allowed name's addresses come of it.
+// host's name servers, which it cannot; and passes on what was refused. While it is away queries
+// wait in the sockets, which the node holds. Owned by the node; loop thread only. What it sends is
+// hostile: checked, bounded, and never more than an allowed name's addresses come of it.
 #pragma once
 
 #include <map>
@@ -16,6 +16,7 @@
 #include "net/task.h"
 #include "net/task_group.h"
 #include "node/network.h"
+#include "node/refusals.h"
 
 namespace node {
 
@@ -44,6 +45,8 @@ class NameServer {
   NameServer& operator=(const NameServer&) = delete;
   ~NameServer() = default;
 
+  // Told of what was refused.
+  void on_refusal(RefusalListener listener) { refusal_listener_ = std::move(listener); }
   // From now on, until stop().
   void start();
   net::Task<void> stop();
@@ -57,6 +60,7 @@ class NameServer {
   net::Task<base::Result<void>> serve_once();
   base::Result<void> send_policies();
   base::Result<void> take_line(const wire::json::Object& line);
+  base::Result<void> take_refusal(wire::json::Reader& reader, const std::string& sandbox);
   base::Result<base::Fd> make_socket(wire::json::Reader& reader, int64_t server);
   base::Result<void> open_addresses(wire::json::Reader& reader,
                                     const std::vector<std::string>& addresses);
@@ -68,6 +72,7 @@ class NameServer {
   std::vector<NameServerAddress> servers_;       // of the options
   std::map<std::string, std::string> policies_;  // by the sandbox's address
   std::unique_ptr<net::JsonLines> lines_;        // while it runs
+  RefusalListener refusal_listener_;
   net::TaskGroup group_;
 };
 

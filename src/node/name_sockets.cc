@@ -3,6 +3,8 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <linux/if_addr.h>
+#include <linux/netfilter/nfnetlink.h>
+#include <linux/netfilter/nfnetlink_log.h>
 #include <linux/rtnetlink.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -21,6 +23,11 @@ constexpr uint32_t kLoopbackIndex = 1;
 // leads to the right one behind it.
 constexpr uint16_t kPort = 10'053;
 constexpr int kBacklog = 64;
+// Groups of refused packets: one for each node of the host.
+constexpr uint16_t kFirstGroup = 0x5b01;
+constexpr uint16_t kGroups = 64;
+// Of a refused packet: its head with options, and the ports.
+constexpr uint32_t kRefusedBytes = 64;
 // Every sandbox of a machine that begins at once.
 constexpr int kGatewayBacklog = 1024;
 
@@ -58,6 +65,39 @@ Result<uint16_t> bind_to(const Fd& socket, uint32_t address) {
   return ntohs(name.sin_port);
 }
 
+void begin_log_setting(NetlinkBatch& batch, std::string_view what, uint16_t group) {
+  batch.begin(what, NFNL_SUBSYS_ULOG << 8 | NFULNL_MSG_CONFIG, 0);
+  batch.header(
+      nfgenmsg{.nfgen_family = AF_UNSPEC, .version = NFNETLINK_V0, .res_id = htons(group)});
+}
+
+// A socket that alone hears a group which nobody hears yet.
+Result<void> open_refused_socket(NameSockets& sockets) {
+  ASSIGN_OR_RETURN(auto netlink, Netlink::open(NETLINK_NETFILTER));
+  for (uint16_t group = kFirstGroup; group < kFirstGroup + kGroups; ++group) {
+    NetlinkBatch bind;
+    begin_log_setting(bind, "hear of refused packets", group);
+    bind.attribute_number(NFULA_CFG_CMD, nfulnl_msg_config_cmd{.command = NFULNL_CFG_CMD_BIND});
+    bind.end();
+    const auto bound = netlink.run(bind);
+    if (!bound && (bound.error().errno_value == EBUSY || bound.error().errno_value == EPERM)) {
+      continue;
+    }
+    RETURN_IF_ERROR(bound);
+    NetlinkBatch mode;
+    begin_log_setting(mode, "hear of refused packets", group);
+    mode.attribute_number(NFULA_CFG_MODE, nfulnl_msg_config_mode{.copy_range = htonl(kRefusedBytes),
+                                                                 .copy_mode = NFULNL_COPY_PACKET,
+                                                                 ._pad = 0});
+    mode.end();
+    RETURN_IF_ERROR(netlink.run(mode));
+    sockets.refused = std::move(netlink).take_socket();
+    sockets.refused_group = group;
+    return {};
+  }
+  return base::fail(base::ErrorCode::overloaded, "too many hear of refused packets");
+}
+
 }  // namespace
 
 Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address) {
@@ -77,6 +117,8 @@ Result<NameSockets> open_name_sockets(Netlink& host, uint32_t address) {
   if (::listen(sockets.tcp.get(), kBacklog) != 0) {
     return base::fail_errno(errno, "listen for names");
   }
+  // Without it refusals are not told.
+  [[maybe_unused]] const auto heard = open_refused_socket(sockets);
   return sockets;
 }
 

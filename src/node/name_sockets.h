@@ -1,4 +1,5 @@
-// The address and the sockets that name queries of sandboxes with an allow-list are led to. The
+// What sandbox-dns serves: the address and the sockets that name queries of sandboxes with an
+// allow-list are led to, and the socket by which the kernel tells what was refused. The
 // address is the first of the sandboxes' subnet, which no sandbox has, on the host's loopback
 // interface; the firewall lets nobody else reach it.
 #pragma once
@@ -17,6 +18,10 @@ struct NameSockets {
   base::Fd tcp;
   uint16_t udp_port = 0;
   uint16_t tcp_port = 0;
+  // By which the kernel tells of refused packets, those that the firewall logs to that group; none
+  // (and 0) on a kernel without.
+  base::Fd refused;
+  uint16_t refused_group = 0;
 };
 
 // Puts the address there (again) and binds; the ports are the same each time unless they are taken.

@@ -58,6 +58,8 @@ class Netlink {
   // as well: callers throw the whole thing away. `answers`, where it is given, gets what requests
   // are answered with besides: whole messages, their heads included.
   base::Result<void> run(const NetlinkBatch& batch, std::string* answers = nullptr);
+  // For one that was set up to hear, and asks nothing any more.
+  [[nodiscard]] base::Fd take_socket() && { return std::move(socket_); }
   // The interface's number; nothing (0) if there is none.
   [[nodiscard]] uint32_t index_of(const std::string& interface) const;
   // A number that no other network namespace of this boot has had: of the one it was opened in.

@@ -131,6 +131,9 @@ class Network {
 
   [[nodiscard]] base::Result<NetworkUsage> usage(uint32_t index) const;
   [[nodiscard]] std::string address(uint32_t index) const;
+  [[nodiscard]] bool has_address(uint32_t index, uint32_t address) const {
+    return subnet_.address(index) == address;
+  }
   [[nodiscard]] uint32_t capacity() const { return static_cast<uint32_t>(used_.size()); }
 
  private:

@@ -8,6 +8,9 @@ using base::Result;
 
 namespace {
 
+// Of one sandbox. A program that is refused tries some names and addresses, each a few times.
+constexpr int kRefusedPerMinute = 60;
+
 // What an allow-list lets through (egress.h); `return` goes on with what holds for every sandbox.
 // Refused packets are answered, so that programs fail at once instead of waiting.
 std::string restricted_chains() {
@@ -15,6 +18,7 @@ std::string restricted_chains() {
          "    ip saddr . ct mark @live return\n"
          "    ip saddr . ip daddr @learnt ct mark set ip saddr map @marks return\n"
          "    ip saddr . ip daddr @ranges ct mark set ip saddr map @marks return\n"
+         "    jump note_refused\n"
          "    meta l4proto tcp reject with tcp reset\n"
          "    reject with icmpx admin-prohibited\n"
          "  }\n"
@@ -25,6 +29,25 @@ std::string restricted_chains() {
          "    ip daddr . ip saddr @ranges ct mark set ip daddr map @marks return\n"
          "    drop\n"
          "  }\n";
+}
+
+// Told of to sandbox-dns, at a rate for each sandbox that no flood exceeds: the events of a sandbox
+// say what its policy refused.
+std::string refused_chains(const NameSockets& names) {
+  const std::string tell =
+      names.refused_group == 0
+          ? ""
+          : cat("    update @refusals { ip saddr limit rate ", kRefusedPerMinute, "/minute burst ",
+                kRefusedPerMinute, " packets } log group ", names.refused_group, " snaplen 64\n");
+  return cat(
+      "  set refusals { type ipv4_addr; flags dynamic,timeout; timeout 10m; size 65536; }\n"
+      "  chain note_refused {\n",
+      tell,
+      "  }\n"
+      "  chain refuse {\n"
+      "    jump note_refused\n"
+      "    drop\n"
+      "  }\n");
 }
 
 // Whatever name server a sandbox with an allow-list asks: sandbox-dns answers, and only it hears
@@ -49,7 +72,7 @@ std::string name_chains(const NameSockets& names, const std::string& any) {
       address, " tcp dport ", names.tcp_port, " accept\n    ip daddr ", address, " tcp dport ",
       kInnerGatewayPort,
       " accept\n"
-      "    drop\n"
+      "    goto refuse\n"
       "  }\n");
 }
 
@@ -76,16 +99,16 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
              any, ", \"lo\" } ip saddr ", subnet.text,
              " drop\n"
              "  }\n",
-             restricted_chains(), name_chains(names, any),
+             refused_chains(names), restricted_chains(), name_chains(names, any),
              // Other sandboxes, metadata services and what no one can mean are out of reach.
              "  chain from_sandbox {\n"
              "    oifname ",
              any,
-             " drop\n"
+             " goto refuse\n"
              "    ip daddr { ",
              subnet.text,
-             ", 0.0.0.0/8, 127.0.0.0/8, 169.254.0.0/16,"
-             " 224.0.0.0/3 } drop\n"
+             ", 169.254.0.0/16 } goto refuse\n"
+             "    ip daddr { 0.0.0.0/8, 127.0.0.0/8, 224.0.0.0/3 } drop\n"
              "    iifgroup ",
              kRestrictedGroup,
              " jump from_restricted\n"

@@ -81,11 +81,11 @@ struct Node::Parts {
   Result<void> open_drivers(const NodeOptions& options);
   net::Task<void> stop(net::EventLoop& loop) {
     co_await server->stop();
-    co_await supervisor->stop();
-    co_await images->stop();
     if (names) {
       co_await names->stop();
     }
+    co_await supervisor->stop();
+    co_await images->stop();
     loop.stop();
   }
 };
@@ -177,6 +177,12 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
                                             .gateway_gid = options.gateway_gid});
   parts->supervisor =
       std::make_unique<Supervisor>(loop, *parts->places, *parts->images, clock, log);
+  if (parts->names) {
+    parts->names->on_refusal(
+        [supervisor = parts->supervisor.get()](uint32_t sandbox, const Refusal& refusal) {
+          supervisor->note_refusal(sandbox, refusal);
+        });
+  }
   RETURN_IF_ERROR(base::with_context(parts->supervisor->recover(), "clean up"));
   parts->images->collect_layers();
   const std::string socket_path = options.run_folder + "/node.sock";
@@ -192,6 +198,7 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
 
 void Node::run() {
   parts_->supervisor->keep_ready(parts_->shells);
+  parts_->supervisor->watch_refusals();
   if (parts_->names) {
     parts_->names->start();
   }

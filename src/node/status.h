@@ -18,8 +18,8 @@ struct Status {
   int64_t start_ms = 0;
 };
 
-// One thing that happened. `type`: pulling, pulled, starting, out_of_memory, or empty when only
-// the status changed.
+// One thing that happened. `type`: pulling, pulled, starting, out_of_memory, policy_denied (the
+// status has its reason), or empty when only the status changed.
 struct Change {
   std::string type;
   std::string message;

@@ -313,6 +313,7 @@ Result<void> Supervisor::set_network(const std::string& id, model::NetworkPolicy
   record.network = std::move(policy);
   record.network_mark = new_mark();
   RETURN_IF_ERROR(write_record(folder_of(id), record));
+  begin_counting(*found->second);
   auto set = places_.network().set_policy(record.index, record.network, record.network_mark);
   if (!set) {
     record = before;
@@ -386,6 +387,7 @@ void Supervisor::recover_one(const std::string& name) {
     sandbox->has_place = true;
     sandbox->status.state = State::ready;
     hold_again(*sandbox);
+    begin_counting(*sandbox);
     for (Fd& process : survivors.processes) {
       adopt_process(sandbox, std::move(process));
     }

@@ -19,6 +19,7 @@
 #include "node/images.h"
 #include "node/place.h"
 #include "node/record.h"
+#include "node/refusals.h"
 #include "node/shell_pool.h"
 #include "node/status.h"
 #include "node/usage.h"
@@ -53,6 +54,10 @@ class Supervisor {
   net::Task<base::Result<void>> remove(std::string id);
   base::Result<void> set_network(const std::string& id, model::NetworkPolicy policy);
 
+  // What a policy refused the sandbox with that address: an event of it, unless there are too many.
+  void note_refusal(uint32_t address, const Refusal& refusal);
+  // Starts to look whether sandboxes without a network send something.
+  void watch_refusals() { group_.spawn(watch_networks()); }
   // Told of every change, in order.
   void set_listener(std::function<void(const Change&)> listener) {
     listener_ = std::move(listener);
@@ -72,6 +77,8 @@ class Supervisor {
     bool removing = false;
     std::vector<ImageLayers> held;  // what it holds of the images
     std::unique_ptr<net::Event> changed;
+    RefusalLimit refusals;
+    int64_t sent_without_route = 0;  // when it was last looked at
   };
   using SandboxPointer = std::shared_ptr<Sandbox>;
 
@@ -108,6 +115,10 @@ class Supervisor {
   void fail(const SandboxPointer& sandbox, std::string type, std::string reason,
             std::string message);
   void tell(const Sandbox& sandbox, std::string type, std::string message);
+  // supervisor_refusals.cc
+  void tell_refusal(Sandbox& sandbox, const Refusal& refusal);
+  static void begin_counting(Sandbox& sandbox);
+  net::Task<void> watch_networks();
   [[nodiscard]] std::string folder_of(const std::string& id) const;
 
   net::EventLoop& loop_;

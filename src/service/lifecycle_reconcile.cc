@@ -100,8 +100,9 @@ void Lifecycle::apply(const engine::Change& change) {
     const bool is_starting = change.type == "starting";
     if (!is_starting || !std::exchange(live->starting_told, true)) {
       // out_of_memory comes with the failure it explains (fail() records it).
-      if (change.type == "pulling" || change.type == "pulled" || is_starting) {
-        record_event(live, change.type, "", change.message);
+      if (change.type == "pulling" || change.type == "pulled" || is_starting ||
+          change.type == "policy_denied") {
+        record_event(live, change.type, change.status.reason, change.message);
       }
     }
   }

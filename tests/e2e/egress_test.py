@@ -349,6 +349,47 @@ def test_the_name_server_is_confined_and_comes_again(api, make, deployed):
     assert reach(api, box, "one.test") == ONE
 
 
+def refusals(api, box: str) -> list[tuple[str, str]]:
+    return [(event["reason"], event["message"])
+            for event in api.get(f"/sandboxes/{box}/events").json()["items"]
+            if event["type"] == "policy_denied"]
+
+
+def has_refusal(api, box: str, reason: str, start: str) -> bool:
+    return any(each == reason and message.startswith(start)
+               for each, message in refusals(api, box))
+
+
+def test_what_is_refused_is_an_event(api, make):
+    box = make(ONE, "bind.test")
+    assert fails_at_once(api, box, TWO) and fails_at_once(api, box, "denied.test")
+    assert api.run(box, "getent", "ahostsv4", "bind.test")["exit_code"] != 0
+    assert reach(api, box, ONE) == ONE
+    for reason, start in (("address_refused", f"{TWO} port {PORT} (tcp)"),
+                          ("name_refused", "denied.test "), ("name_refused", "bind.test ")):
+        eventually(lambda: has_refusal(api, box, reason, start), what=start)
+    assert len(refusals(api, box)) == 3, "each once, and nothing of what is allowed"
+    change(api, box, {"mode": "none"})
+    assert fails_at_once(api, box, ONE)
+    eventually(lambda: has_refusal(api, box, "no_network", ""), what="the network that is off")
+
+
+def test_a_flood_of_refusals_is_a_few_events(api, make):
+    box = make()
+    api.run(box, "bash", "-c", "for i in $(seq 200); do getent ahostsv4 n$i.test; done")
+    eventually(lambda: len(refusals(api, box)) == 20, what="the first of them")
+    assert fails_at_once(api, box, "last.test")
+    assert len(refusals(api, box)) <= 22, "one more a minute"
+
+
+def test_an_open_network_tells_of_the_metadata_service(api):
+    made = api.create()["id"]
+    assert is_silent(api, made, "169.254.169.254", 80)
+    eventually(lambda: has_refusal(api, made, "address_refused", "169.254.169.254 port 80 (tcp)"),
+               what="the event")
+    api.remove(made)
+
+
 def test_open_mode_is_as_it_was(api):
     made = api.create()
     assert made["network"] == {"mode": "open"}
