@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,11 +18,17 @@ import (
 	"github.com/containerd/log"
 	"github.com/distribution/reference"
 	"github.com/moby/buildkit/client"
+	"github.com/moby/buildkit/frontend/dockerfile/command"
+	"github.com/moby/buildkit/frontend/dockerfile/parser"
+	gatewaypb "github.com/moby/buildkit/frontend/gateway/pb"
 	"github.com/moby/buildkit/solver/errdefs"
+	"github.com/moby/buildkit/sourcepolicy"
 	spb "github.com/moby/buildkit/sourcepolicy/pb"
+	"github.com/moby/buildkit/util/grpcerrors"
 	"github.com/moby/buildkit/util/progress/progressui"
 	"github.com/opencontainers/go-digest"
 	"github.com/tonistiigi/fsutil"
+	"google.golang.org/grpc/codes"
 )
 
 const (
@@ -257,33 +264,54 @@ func solve(ctx context.Context, folder string) error {
 	return err
 }
 
-// What a failed solve is to the caller. BuildKit gives sentences, so these are what there is.
+// What a failed solve is to the caller: by the types that BuildKit's errors keep on their way here.
+// What a step printed is in none of them, but its command is in their text, so of that only the end
+// of the chain counts, and only where there is no type.
 func reasonOf(err error) string {
 	var known failure
-	if errors.As(err, &known) {
-		return known.reason
-	}
-	text := err.Error()
+	var vertex *errdefs.VertexError
+	var exit *gatewaypb.ExitError
 	switch {
-	case strings.Contains(text, "no space left on device"), strings.Contains(text, "quota exceeded"):
+	case errors.As(err, &known):
+		return known.reason
+	case isDiskFull(err):
 		return "disk_full"
-	case strings.Contains(text, "did not complete successfully"):
+	case errors.As(err, &exit), errors.As(err, &vertex) && isOfCommand(err):
 		return "step_failed"
-	case strings.Contains(text, "error reading from server"), strings.Contains(text, "connection refused"),
-		strings.Contains(text, "transport is closing"):
+	case grpcerrors.Code(err) == codes.Unavailable:
 		return "builder_failed" // the daemon ended under it: a step took the memory that it needs
-	case strings.Contains(text, "dockerfile parse error"), strings.Contains(text, "unknown instruction"),
-		strings.Contains(text, "failed to parse stage name"), strings.Contains(text, "failed to process"):
-		return "dockerfile_invalid"
-	case strings.Contains(text, "not allowed by policy"), strings.Contains(text, "denied by policy"):
+	case strings.HasSuffix(err.Error(), sourcepolicy.ErrSourceDenied.Error()):
 		return "image_not_allowed"
-	}
-	// What names lines and no step is said while the Dockerfile is read.
-	var step *errdefs.VertexError
-	if len(errdefs.Sources(err)) > 0 && !errors.As(err, &step) {
-		return "dockerfile_invalid"
+	case !errors.As(err, &vertex) && len(errdefs.Frontends(err)) > 0:
+		return "dockerfile_invalid" // nothing has run: it is said while the Dockerfile is read
 	}
 	return "build_failed"
+}
+
+// Whether the lines that it is about are a RUN: one whose command could not even be started.
+func isOfCommand(err error) bool {
+	for _, source := range errdefs.Sources(err) {
+		if source.Info == nil || len(source.Ranges) == 0 {
+			continue
+		}
+		parsed, err := parser.Parse(bytes.NewReader(source.Info.Data))
+		if err != nil {
+			continue
+		}
+		for _, node := range parsed.AST.Children {
+			if node.StartLine == int(source.Ranges[0].Start.Line) {
+				return strings.EqualFold(node.Value, command.Run)
+			}
+		}
+	}
+	return false
+}
+
+// System calls' errors come as text, at the end of it.
+func isDiskFull(err error) bool {
+	text := err.Error()
+	return strings.HasSuffix(text, ": "+syscall.ENOSPC.Error()) ||
+		strings.HasSuffix(text, ": "+syscall.EDQUOT.Error())
 }
 
 // The lines of the Dockerfile that the error is about, where it knows them.

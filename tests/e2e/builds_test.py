@@ -75,50 +75,6 @@ def test_from_a_registry_with_the_teams_access_and_from_an_earlier_build(api, re
     assert output(api, second["image"], "cat one two; pwd") == "yes\n/opt\ntwo\n/opt"
 
 
-def test_arguments_before_from_and_their_scope(api, bb, registry):
-    text = (f"ARG TAG={bb}\nARG ONLY\nFROM $TAG AS one\nRUN echo \"1[$TAG]\" > /o\nARG TAG\n"
-            "RUN echo \"2[$TAG]\" >> /o\nFROM one\nARG TAG=two\nRUN echo \"3[$TAG]\" >> /o\n")
-    row = build(api, text)
-    assert output(api, row["image"], "cat /o") == f"1[]\n2[{bb}]\n3[two]"
-    row = build(api, text, arg=f"TAG={bb}:idx")
-    assert output(api, row["image"], "cat /o") == f"1[]\n2[{bb}:idx]\n3[{bb}:idx]"
-    bad = failed(api, f"FROM {registry.host}/t/bb:${{NOPE}}\n")
-    assert bad["reason"] == "dockerfile_invalid" and "line 1" in bad["message"], bad
-
-
-def test_here_documents(api, bb):
-    row = build(api, f"""FROM {bb}
-ARG W=world
-RUN <<EOF
-echo "a $W" > /r1
-echo 'b $W' >> /r1
-EOF
-RUN sh -s one <<'X'
-echo "d $1" > /r3
-X
-COPY <<EOF /c1
-hello ${{W}} \\${{W}}
-EOF
-COPY <<'EOF' /c2
-hello ${{W}}
-EOF
-COPY <<A <<B /dir/
-1
-A
-2
-B
-RUN <<EOF
-#!/bin/busybox sh
-echo $0 > /shebang
-EOF
-""")
-    out = output(api, row["image"], "cat /r1 /r3 /c1 /c2 /dir/A /dir/B; ls /shebang")
-    assert out.splitlines() == ["a world", "b $W", "d one", "hello world ${W}", "hello ${W}", "1",
-                                "2", "/shebang"]
-    bad = failed(api, f"FROM {bb}\nRUN <<EOF\nset -e\nfalse\ntrue\nEOF\n")
-    assert bad["reason"] == "step_failed" and "line 2" in bad["message"], bad
-
-
 def test_stages_copies_and_their_owners(api, bb, registry):
     row = build(api, f"""# syntax=docker/dockerfile:1
 FROM {bb} AS maker
@@ -214,6 +170,13 @@ def test_what_is_wrong_is_said(api, bb, registry):
             (f"FROM {registry.host}/test/none:1\n", "image_not_found", "none"),
             ("# syntax=evil/front:1\nFROM scratch\n", "dockerfile_invalid", "syntax"),
             (f"FROM {bb}\nCOPY missing /x\n", "", "missing"),
+            (f"FROM {bb}\nUSER nobody-here\nRUN true\n", "step_failed", "line 3"),
+            # What a step says of itself decides nothing.
+            (f"FROM {bb}\nRUN echo 'dockerfile parse error: unknown instruction'; "
+             "echo 'write /x: no space left on device' >&2; exit 9 # : no space left on device\n",
+             "step_failed", "exit code: 9"),
+            (f"FROM {bb}\nRUN echo 'source denied by policy'; exit 255\n", "step_failed",
+             "exit code: 255"),
             (f"FROM {bb}\nRUN echo before; exit 7\n", "step_failed", "line 2")):
         row = failed(api, text)
         assert reason in row["reason"] and words in row["message"], (text, row)
