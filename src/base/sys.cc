@@ -45,18 +45,32 @@ Result<Fd> open_how(int folder, const std::string& path, int flags, mode_t mode,
   return Fd(number);
 }
 
-Result<sockaddr_un> unix_address(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path) {
+// A socket's address holds some 100 bytes of path: a longer one is named by way of its folder, if
+// its last part is no longer.
+struct UnixAddress {
+  sockaddr_un name{};
+  Fd folder;
+};
+
+Result<UnixAddress> unix_address(const std::string& path) {
+  UnixAddress address;
+  address.name.sun_family = AF_UNIX;
+  std::string shorter = path;
+  const size_t slash = path.rfind('/');
+  if (path.size() >= sizeof address.name.sun_path && slash != std::string::npos) {
+    ASSIGN_OR_RETURN(address.folder,
+                     open(slash == 0 ? "/" : path.substr(0, slash), O_PATH | O_DIRECTORY));
+    shorter = cat("/proc/self/fd/", address.folder.get(), path.substr(slash));
+  }
+  if (shorter.size() >= sizeof address.name.sun_path) {
     return fail_errno(ENAMETOOLONG, "socket path ", path);
   }
-  std::ranges::copy(path, static_cast<char*>(address.sun_path));
+  std::ranges::copy(shorter, static_cast<char*>(address.name.sun_path));
   return address;
 }
 
-const sockaddr* as_sockaddr(const sockaddr_un& address) {
-  return reinterpret_cast<const sockaddr*>(&address);  // NOLINT: the socket API's own way
+const sockaddr* as_sockaddr(const UnixAddress& address) {
+  return reinterpret_cast<const sockaddr*>(&address.name);  // NOLINT: the socket API's own way
 }
 
 struct CloseFolder {
@@ -270,7 +284,7 @@ Result<std::pair<Fd, Fd>> make_socket_pair(int type) {
 }
 
 Result<Fd> listen_unix(const std::string& path, mode_t mode, int backlog) {
-  ASSIGN_OR_RETURN(const sockaddr_un address, unix_address(path));
+  ASSIGN_OR_RETURN(const UnixAddress address, unix_address(path));
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) {
     return fail_errno(errno, "make a socket");
@@ -278,7 +292,7 @@ Result<Fd> listen_unix(const std::string& path, mode_t mode, int backlog) {
   if (::unlink(path.c_str()) != 0 && errno != ENOENT) {
     return fail_errno(errno, "delete ", path);
   }
-  if (::bind(socket.get(), as_sockaddr(address), sizeof address) != 0 ||
+  if (::bind(socket.get(), as_sockaddr(address), sizeof address.name) != 0 ||
       ::chmod(path.c_str(), mode) != 0 || ::listen(socket.get(), backlog) != 0) {
     return fail_errno(errno, "listen on ", path);
   }
@@ -286,13 +300,14 @@ Result<Fd> listen_unix(const std::string& path, mode_t mode, int backlog) {
 }
 
 Result<Fd> connect_unix(const std::string& path, bool nonblocking) {
-  ASSIGN_OR_RETURN(const sockaddr_un address, unix_address(path));
+  ASSIGN_OR_RETURN(const UnixAddress address, unix_address(path));
   const int flags = SOCK_STREAM | SOCK_CLOEXEC | (nonblocking ? SOCK_NONBLOCK : 0);
   Fd socket(::socket(AF_UNIX, flags, 0));
   if (!socket) {
     return fail_errno(errno, "make a socket");
   }
-  if (retry([&] { return ::connect(socket.get(), as_sockaddr(address), sizeof address); }) != 0) {
+  if (retry([&] { return ::connect(socket.get(), as_sockaddr(address), sizeof address.name); }) !=
+      0) {
     return fail_errno(errno, "connect to ", path);
   }
   return socket;

@@ -155,6 +155,23 @@ TEST_F(Sys, listen_unix_replaces_a_stale_socket_file) {
   EXPECT_TRUE(connect_unix(path, false));
 }
 
+TEST_F(Sys, unix_sockets_are_reached_by_paths_of_any_length) {
+  std::string folder = at(std::string(150, 'f'));
+  ASSERT_TRUE(make_folder(folder, 0700));
+  const std::string path = folder + "/agent.sock";
+  {
+    const auto stale = listen_unix(path, 0600, 1);
+  }
+  const auto listener = listen_unix(path, 0660, 1);
+  ASSERT_TRUE(listener) << listener.error().message;
+  struct stat status{};
+  ASSERT_EQ(::stat(path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777U, 0660U);
+  EXPECT_TRUE(connect_unix(path, false));
+  EXPECT_EQ(connect_unix(folder + "/other.sock", false).error().errno_value, ENOENT);
+  EXPECT_EQ(connect_unix(folder + "x/agent.sock", false).error().errno_value, ENOENT);
+}
+
 TEST_F(Sys, unix_path_that_is_too_long_is_an_error_not_a_shorter_path) {
   const auto result = listen_unix(at(std::string(200, 'x')), 0600, 1);
   ASSERT_FALSE(result);
