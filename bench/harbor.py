@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What a trial of Harbor costs: trivial tasks by the published program, one at a time and many at
-once. Docker beside it where its compose plugin is there (Debian 12 has none).
+once. Harbor's own Docker environment beside it, with Debian's docker.io and the compose plugin that
+compose_plugin.py makes.
 
 Usage: build/venv-harbor/bin/python bench/harbor.py [--trials N] [--together N]
 
@@ -15,7 +16,6 @@ import datetime
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools"))
+import builder  # noqa: E402
+import compose_plugin  # noqa: E402
 import demo_image  # noqa: E402
 import instance  # noqa: E402
 from docker_daemon import Docker  # noqa: E402
@@ -83,13 +85,15 @@ def show(name: str, trials: Trials, bound: float | None = None) -> bool:
 
 
 def beside(trials: int) -> None:
-    if subprocess.run(["docker", "compose", "version"], capture_output=True,
-                      check=False).returncode != 0:
-        print("Docker beside it: no compose plugin here")
+    try:
+        plugin = compose_plugin.config_folder()
+    except builder.BuildError as error:
+        print(f"Docker beside it: {error}")
         return
     docker = Docker()
     try:
-        show("Docker, image", run("workdir", "docker", docker.environment, trials, 1))
+        variables = {**docker.environment, "DOCKER_CONFIG": str(plugin)}
+        show("Docker, image, one at a time", run("workdir", "docker", variables, trials, 1))
     finally:
         docker.stop()
 
