@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/containerd/containerd/v2/core/content"
 	"github.com/containerd/containerd/v2/plugins/content/local"
@@ -176,6 +177,9 @@ func assemble(ctx context.Context, store content.Store, name string) (digest.Dig
 		Image: ocispec.Image{
 			Platform: ocispec.Platform{OS: "linux", Architecture: runtime.GOARCH},
 			RootFS:   ocispec.RootFS{Type: "layers", DiffIDs: []digest.Digest{layer.Digest}},
+			// Always the same, for what caches by it.
+			Created: &time.Time{},
+			History: []ocispec.History{{Created: &time.Time{}, CreatedBy: "base image"}},
 		},
 		Config: dockerspec.DockerOCIImageConfig{
 			ImageConfig: ocispec.ImageConfig{User: given.User, Env: environmentList(given.Env),

@@ -232,6 +232,9 @@ func solve(ctx context.Context, folder string) error {
 	if err := writeDockerfile(folder, description); err != nil {
 		return err
 	}
+	if !hasBuildKit() {
+		return solveWithBuildah(ctx, folder, description)
+	}
 	options, err := solveOptions(ctx, folder, description)
 	if err != nil {
 		return err

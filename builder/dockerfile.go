@@ -212,6 +212,11 @@ func basesOf(folder string) (map[string]int, error) {
 	if err != nil {
 		return nil, invalid("%s: %s", description.Dockerfile, located(err))
 	}
+	if !hasBuildKit() {
+		if err := checkForBuildah(parsed.AST.Children); err != nil {
+			return nil, err
+		}
+	}
 	stages, declared, err := instructions.Parse(parsed.AST, nil)
 	if err != nil {
 		return nil, invalid("%s: %s", description.Dockerfile, located(err))

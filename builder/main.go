@@ -2,7 +2,7 @@
 // profile). Everything it reads is hostile and so is everything it runs; it has no more rights than
 // the team's own code. The gateway starts it as sessions of the builder's agent:
 //
-//	sandbox-builder serve          prepares the builder and keeps buildkitd running
+//	sandbox-builder serve          prepares the builder and keeps buildkitd running, where there is one
 //	sandbox-builder bases FOLDER   prints the images that the job's Dockerfile is built on, and their lines, as JSON
 //	sandbox-builder build FOLDER   builds the job: log on stdout; FOLDER/progress.json,
 //	                               FOLDER/result.json and FOLDER/image.tar (an OCI layout)

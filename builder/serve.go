@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -76,6 +77,13 @@ func buildkitd() *exec.Cmd {
 func serve() error {
 	if err := prepare(); err != nil {
 		return err
+	}
+	if !hasBuildKit() {
+		// buildah has no daemon; while this runs, the builder is prepared.
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, syscall.SIGTERM)
+		<-ended
+		return nil
 	}
 	for {
 		err := buildkitd().Run()

@@ -37,6 +37,13 @@ class BuilderTest(unittest.TestCase):
             builder.kept_folder().mkdir()
             self.assertEqual(builder.ensure(lambda _text: None), builder.kept_folder())
             make.assert_not_called()
+            self.assertFalse(builder.kept_folder(with_buildah=True).exists())
+
+    def test_without_buildah_it_says_what_to_install(self):
+        with tempfile.TemporaryDirectory() as folder, \
+                mock.patch.object(builder.shutil, "which", return_value=None):
+            with self.assertRaisesRegex(builder.BuildError, "apt-get install buildah"):
+                builder.copy_program("buildah", Path(folder))
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <utility>
 
 #include "base/text.h"
@@ -166,14 +167,21 @@ std::vector<Check> judge(const HostFacts& facts) {
 }
 
 Check check_builder(const std::string& builder_root) {
-  for (const char* program : {"/bin/buildkitd", "/bin/sandbox-builder", "/bin/runc"}) {
-    const std::string path = cat(builder_root, program);
-    if (::access(path.c_str(), X_OK) != 0) {
-      return lacking("image builds", cat("no ", path, ": images cannot be built here"),
+  const auto has = [&builder_root](std::string_view program) {
+    return ::access(cat(builder_root, program).c_str(), X_OK) == 0;
+  };
+  constexpr std::string_view kBuildKit = "/bin/buildkitd";
+  constexpr std::string_view kBuildah = "/bin/buildah";
+  for (const std::string_view program : std::array<std::string_view, 3>{
+           "/bin/sandbox-builder", "/bin/runc", has(kBuildah) ? kBuildah : kBuildKit}) {
+    if (!has(program)) {
+      return lacking("image builds",
+                     cat("no ", builder_root, program, ": images cannot be built here"),
                      cat("tools/builder.py ", builder_root));
     }
   }
-  return passed("image builds", cat("by the builder in ", builder_root));
+  return passed("image builds",
+                cat(has(kBuildKit) ? "by BuildKit" : "by buildah", " in ", builder_root));
 }
 
 std::vector<Check> run_doctor(const std::string& builder_root) {
