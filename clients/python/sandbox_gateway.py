@@ -1279,7 +1279,7 @@ def _run_in_session(sandbox: str, body: dict[str, Any], stdin: Source | None,
     started = None
     try:
         started = yield from _start_session(sandbox, {
-            **body, "name": name, "stdin": stdin is not None,
+            **body, "name": name, "stdin": stdin is not None, "followed": True,
             "log_limit_bytes": _OUTPUT_BYTES_MAX})
         path = _session_path(sandbox, started["id"])
         if stdin is not None:
@@ -1865,15 +1865,16 @@ class _SessionsCalls[N]:
               env: Mapping[str, str] | None = None, user: str | None = None,
               tty: bool | tuple[int, int] = False, stdin: bool = True, name: str | None = None,
               timeout_sec: float | None = None, log_limit_bytes: int | None = None,
-              container: str | None = None) -> Plan[N]:
+              followed: bool = False, container: str | None = None) -> Plan[N]:
         """Starts a command and returns at once. `tty` gives it a terminal, of (columns, rows) or
         80x24; `stdin=False` ends its input at once; `log_limit_bytes` bounds what is kept of its
-        output."""
+        output; `followed`: you are about to follow its log, so nothing is dropped before you do."""
         columns, rows = (80, 24) if tty is True else tty or (0, 0)
         body = _command_body(command, {
             "cwd": cwd, "env": env or None, "user": user, "name": name, "stdin": stdin,
             "tty": {"cols": columns, "rows": rows} if tty else None, "container": container,
-            "timeout_sec": timeout_sec, "log_limit_bytes": log_limit_bytes})
+            "timeout_sec": timeout_sec, "log_limit_bytes": log_limit_bytes,
+            "followed": followed or None})
         # Not repeated: a start whose answer is lost may have happened.
         path = _path(self._sandbox, "/sessions")
         return self._session((yield from _ask_json(_Request("POST", path, json=body))), 0)

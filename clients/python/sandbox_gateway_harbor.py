@@ -537,7 +537,7 @@ class SandboxGatewayEnvironment(BaseEnvironment):
     async def _follow(self, sandbox: AsyncSandbox, argv: list[str], how: dict[str, Any],
                       callback: OutputCallback | None) -> ExecResult:
         """As a session. It is not deleted when it has ended: what it left running goes on."""
-        session = await sandbox.sessions.start(argv, stdin=False,
+        session = await sandbox.sessions.start(argv, stdin=False, followed=True,
                                                log_limit_bytes=2 * _OUTPUT_BYTES_MAX, **how)
         outputs = {"stdout": _Output("stdout", callback), "stderr": _Output("stderr", callback)}
         end: dict[str, Any] = {}

@@ -30,6 +30,10 @@ void LogPace::leave(Handle follower, base::SteadyTime now) {
   followers_.erase(follower);
 }
 
+void LogPace::expect(base::SteadyTime now) {
+  left_.push_back({.position = 0, .until = now + kFirstComeTime});
+}
+
 std::optional<uint64_t> LogPace::fastest_live(uint64_t end, base::SteadyTime now) {
   std::optional<uint64_t> fastest;
   for (Follower& follower : followers_) {

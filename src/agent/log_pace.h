@@ -4,7 +4,8 @@
 // connection broke and is asked for again). Slower followers hold nobody up. One that took nothing
 // and gave no sign of life for kStandstill, or whose connection ended kReturnTime ago, is not live.
 // A follower that keeps up is given kCatchUpTime to take what was written before more is, so that
-// bytes go to it straight.
+// bytes go to it straight. One that is expected counts for kFirstComeTime as if it stood where it
+// will begin.
 // A pure decision: time is a parameter. Owned by the session.
 #pragma once
 
@@ -21,6 +22,7 @@ class LogPace {
   static constexpr base::Milliseconds kStandstill{10'000};
   static constexpr base::Milliseconds kReturnTime{5'000};
   static constexpr base::Milliseconds kCatchUpTime{50};
+  static constexpr base::Milliseconds kFirstComeTime{30'000};
   // Followers that left and may come back; more are forgotten at once.
   static constexpr size_t kLeftMax = 64;
 
@@ -37,6 +39,8 @@ class LogPace {
   // It takes nothing now and wants to be waited for.
   void alive(Handle follower, base::SteadyTime now);
   void leave(Handle follower, base::SteadyTime now);
+  // Somebody will follow from the log's beginning.
+  void expect(base::SteadyTime now);
   [[nodiscard]] bool followed() const { return !followers_.empty(); }
 
   struct Verdict {
@@ -54,7 +58,7 @@ class LogPace {
   [[nodiscard]] std::optional<uint64_t> fastest_live(uint64_t end, base::SteadyTime now);
 
   std::list<Follower> followers_;
-  std::list<Left> left_;
+  std::list<Left> left_;  // and who is expected
   std::optional<base::SteadyTime> catch_up_until_;
 };
 

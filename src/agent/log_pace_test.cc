@@ -76,5 +76,20 @@ TEST(LogPace, one_that_left_is_waited_for_a_while) {
   EXPECT_EQ(pace.ask(750, kCapacity, kStart).bytes_max, 0U);
 }
 
+TEST(LogPace, one_that_is_expected_is_waited_for_longer) {
+  LogPace pace;
+  pace.expect(kStart);
+  EXPECT_FALSE(pace.followed());
+  EXPECT_EQ(pace.ask(0, kCapacity, kStart).bytes_max, 750U);
+  EXPECT_EQ(pace.ask(750, kCapacity, kStart + seconds(29)).bytes_max, 0U);
+  // Who has come and keeps up decides.
+  const auto follower = pace.join(0, kStart + seconds(29));
+  pace.moved(follower, 750, kStart + seconds(29));
+  EXPECT_EQ(pace.ask(750, kCapacity, kStart + seconds(29)).bytes_max, 750U);
+  LogPace forsaken;
+  forsaken.expect(kStart);
+  EXPECT_EQ(forsaken.ask(750, kCapacity, kStart + seconds(30)).bytes_max, UINT64_MAX);
+}
+
 }  // namespace
 }  // namespace agent

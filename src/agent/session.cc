@@ -121,6 +121,9 @@ Result<void> Session::start() {
     end.reset();
   }
   started_at_ = wall_now();
+  if (request_.followed) {
+    pace_.expect(steady_clock::now());
+  }
   for (Lane& lane : lanes_) {
     watch(lane);
   }

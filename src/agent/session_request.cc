@@ -57,6 +57,7 @@ Result<SessionRequest> parse_session_request(std::string_view body) {
   SessionRequest request;
   ASSIGN_OR_RETURN(const auto terminal, reader.optional<wire::json::Object>("tty"));
   ASSIGN_OR_RETURN(const auto input, reader.optional<bool>("stdin"));
+  ASSIGN_OR_RETURN(const auto followed, reader.optional<bool>("followed"));
   ASSIGN_OR_RETURN(const auto name, reader.optional<std::string>("name"));
   ASSIGN_OR_RETURN(const auto log_bytes, reader.optional<int64_t>("log_limit_bytes"));
   ASSIGN_OR_RETURN(static_cast<CommandRequest&>(request), read_command_request(reader));
@@ -67,6 +68,7 @@ Result<SessionRequest> parse_session_request(std::string_view body) {
     RETURN_IF_ERROR(size_reader.finish());
   }
   request.input = input.value_or(true);
+  request.followed = followed.value_or(false);
   if (name) {
     RETURN_IF_ERROR(check_session_name(*name));
     request.name = *name;

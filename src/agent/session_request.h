@@ -17,8 +17,9 @@ inline constexpr uint64_t kLogBytesMax = 1024ULL * 1024 * 1024;
 
 struct SessionRequest : CommandRequest {
   std::optional<WindowSize> terminal;
-  bool input = true;  // it has a standard input that can be written to
-  std::string name;   // empty: none
+  bool input = true;      // it has a standard input that can be written to
+  bool followed = false;  // somebody is about to follow it from its beginning
+  std::string name;       // empty: none
   uint64_t log_bytes = kLogBytesDefault;
 };
 

@@ -370,6 +370,24 @@ TEST(Sessions, without_a_follower_the_command_is_not_held_up_and_the_oldest_byte
   EXPECT_EQ(log.header("x-log-start-offset"), base::cat(30'000'004 - 65'536));
 }
 
+TEST(Sessions, one_that_says_it_is_followed_waits_for_its_first_follower) {
+  const TestAgent agent;
+  const Object session =
+      start(agent, R"({"command":"seq 1 2000000","followed":true,"log_limit_bytes":65536})");
+  // A follower that comes late: the command has written all that it may.
+  constexpr int64_t kAllowed = 49'152;
+  ASSERT_TRUE(eventually([&] {
+    return log_field(agent.ask({.target = path_of(session)}).json(), "end_offset") >= kAllowed;
+  }));
+  const Answer log = logs(agent, session, "?follow=true");
+  EXPECT_EQ(log.header("x-log-start-offset"), "0");
+  EXPECT_TRUE(log.whole);
+  EXPECT_EQ(log.body.size(), 14'888'896U);
+  EXPECT_TRUE(log.body.starts_with("1\n2\n"));
+  EXPECT_EQ(post(agent, "/sessions", R"({"argv":["a"],"followed":1})").error_code(),
+            "invalid_field");
+}
+
 TEST(Sessions, a_follower_loses_nothing_of_a_flood_far_above_the_ring) {
   const TestAgent agent;
   const Object session =

@@ -115,7 +115,8 @@ Result<int> run_command(Context& context, const std::string& id, const CommandOp
   ASSIGN_OR_RETURN(const auto started, start_session(context, id, options,
                                                      {.name = base::new_id(context.random, "exec"),
                                                       .unique = true,
-                                                      .with_input = plan.read}));
+                                                      .with_input = plan.read,
+                                                      .followed = true}));
   const std::string session = field_text(started, "id");
   RemoteCommand command(context, id, session);
   auto outcome = command.run(options, std::move(plan), after);

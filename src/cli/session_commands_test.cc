@@ -63,6 +63,7 @@ TEST_F(SessionCommands, exec_streams_output_and_gives_the_exit_code) {
   EXPECT_EQ(seen[0].line, "POST /sandboxes/sbx-1/sessions HTTP/1.1");
   EXPECT_EQ(field(seen[0], "argv"), R"(["cmd","-x"])");
   EXPECT_EQ(field(seen[0], "stdin"), "false");
+  EXPECT_EQ(field(seen[0], "followed"), "true");
   EXPECT_EQ(field(seen[0], "env"), R"({"A":"1"})");
   EXPECT_EQ(field(seen[0], "cwd"), "/w");
   EXPECT_EQ(field(seen[0], "timeout_sec"), "9");

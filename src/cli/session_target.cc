@@ -50,6 +50,9 @@ Result<Object> start_body(const CommandOptions& command, const SessionStart& sta
   if (command.timeout_sec) {
     body["timeout_sec"] = *command.timeout_sec;
   }
+  if (start.followed) {
+    body["followed"] = true;
+  }
   if (start.log_limit_bytes) {
     body["log_limit_bytes"] = *start.log_limit_bytes;
   }

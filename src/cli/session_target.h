@@ -15,6 +15,7 @@ struct SessionStart {
   std::string name;  // of this start alone, when `unique`
   bool unique = false;
   bool with_input = false;
+  bool followed = false;  // from its beginning, at once
   std::optional<int64_t> log_limit_bytes;
 };
 // Starts the command. With a unique name it runs once even if the answer to the request gets lost:

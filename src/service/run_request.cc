@@ -192,6 +192,7 @@ Result<void> check_terminal(Reader& reader) {
 Result<void> read_session_fields(Reader& reader) {
   RETURN_IF_ERROR(check_terminal(reader));
   RETURN_IF_ERROR(reader.optional<bool>("stdin"));
+  RETURN_IF_ERROR(reader.optional<bool>("followed"));
   ASSIGN_OR_RETURN(const auto name, reader.optional<std::string>("name"));
   if (name && !is_session_name(*name)) {
     return fail_field("name", "'name' must be 1 to ", kSessionNameBytesMax,

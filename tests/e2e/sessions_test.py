@@ -94,6 +94,15 @@ def test_records_tell_offsets_streams_and_the_exit(api, box):
     assert records[-1]["exit"]["exit_code"] == 2
 
 
+def test_what_is_followed_from_its_start_loses_nothing_before_its_follower_comes(api, box):
+    limit = MIB
+    made = start(api, box, command="seq 1 400000", followed=True, log_limit_bytes=limit)
+    # The follower is late: by now all is written that the command may write without one.
+    eventually(lambda: api.get(path_of(box, made)).json()["log"]["end_offset"] >= limit * 3 // 4)
+    whole = "".join(f"{number}\n" for number in range(1, 400_001)).encode()
+    assert log(api, box, made, follow="true") == whole
+
+
 def test_offsets_beyond_the_end(api, box):
     made = start(api, box, command="printf abc")
     wait_exit(api, box, made)

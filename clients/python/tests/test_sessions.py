@@ -47,11 +47,11 @@ END = {"exit": {"exit_code": 3, "signal": None, "timed_out": False, "oom_killed"
 def test_start_sends_what_was_asked(box, server):
     server.add(Answer.json(RUNNING, 201), Answer.json(RUNNING, 201))
     assert box.sessions.start(["top"], tty=(100, 40), cwd="/tmp", name="n").id == "s-1"
-    box.sessions.start("ls | wc", stdin=False, log_limit_bytes=9)
+    box.sessions.start("ls | wc", stdin=False, log_limit_bytes=9, followed=True)
     assert [seen.json() for seen in server.seen] == [
         {"argv": ["top"], "tty": {"cols": 100, "rows": 40}, "cwd": "/tmp", "name": "n",
          "stdin": True},
-        {"command": "ls | wc", "stdin": False, "log_limit_bytes": 9}]
+        {"command": "ls | wc", "stdin": False, "log_limit_bytes": 9, "followed": True}]
 
 
 def test_a_start_is_not_repeated(box, server):
@@ -175,6 +175,7 @@ def test_output_is_told_as_it_comes(box, server):
     assert (seen, errors) == (["a", "ä"], ["e"])
     assert (result.stdout, result.stderr, result.exit_code) == ("aä", "e", 3)
     assert result.duration_ms == 1500 and not result.truncated
+    assert server.seen[0].json()["followed"] is True
     assert server.seen[-1].method == "DELETE"
 
 
