@@ -1294,7 +1294,7 @@ def _run_in_session(sandbox: str, body: dict[str, Any], stdin: Source | None,
             if started is not None:
                 yield from _forget_session(_session_path(sandbox, started["id"]))
         raise
-    yield from _forget_session(path)
+    yield from _forget_session(path, keep_background=True)
     return outputs.result({"duration_ms": _milliseconds(started, end), **end})
 
 
@@ -1350,9 +1350,10 @@ def _start_session(sandbox: str, body: dict[str, Any]) -> Plan[dict[str, Any]]:
         return found or (yield from _ask_json(request))
 
 
-def _forget_session(path: str) -> Plan[None]:
+def _forget_session(path: str, keep_background: bool = False) -> Plan[None]:
+    target = _with_query(path, {"keep_background": 1} if keep_background else {})
     try:
-        yield from _ask(_Request("DELETE", path, repeat=True))
+        yield from _ask(_Request("DELETE", target, repeat=True))
     except NotFound:
         pass
 
@@ -1845,9 +1846,10 @@ class _SessionCalls:
         return self.data["exit_code"]
 
     @_operation
-    def delete(self) -> Plan[None]:
-        """Kills what still runs and forgets it with its log. Already gone is fine."""
-        yield from _forget_session(self._path)
+    def delete(self, *, keep_background: bool = False) -> Plan[None]:
+        """Kills what still runs and forgets it with its log. Already gone is fine. With
+        `keep_background` a finished one is only forgotten: what it left running lives on."""
+        yield from _forget_session(self._path, keep_background)
 
 
 class _SessionsCalls[N]:

@@ -121,7 +121,12 @@ Task<Result<void>> status(SessionCall call, SessionPtr session) {
 }
 
 Task<Result<void>> remove(SessionCall call, SessionPtr session) {
-  co_await call.sessions.remove(std::move(session));
+  CO_ASSIGN_OR_RETURN(const bool lives_on, flag_parameter(call.request, "keep_background"));
+  if (lives_on) {
+    CO_RETURN_IF_ERROR(call.sessions.forget(session));
+  } else {
+    co_await call.sessions.remove(std::move(session));
+  }
   base::fault_point("agent.session.removed");
   co_return co_await write_no_content(call.stream);
 }

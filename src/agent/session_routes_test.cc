@@ -176,6 +176,26 @@ TEST(Sessions, a_signal_goes_to_the_whole_tree_once_and_removal_ends_it) {
   EXPECT_EQ(agent.ask({.target = path_of(stubborn)}).status, 404);
 }
 
+TEST(Sessions, a_finished_one_is_forgotten_without_what_it_left_running) {
+  const TestAgent agent;
+  const Object session = start_shell(agent,
+                                     "setsid sh -c 'echo $$ > child.new; mv child.new child; exec "
+                                     "sleep 600' & while [ ! -e go ]; do sleep 0.01; done");
+  const pid_t child = pid_in(agent, "child");
+  const std::string forget = path_of(session, "?keep_background=1");
+  EXPECT_EQ(agent.ask({.method = "DELETE", .target = forget}).error_code(), "conflict");
+  touch_go(agent);
+  wait_for(agent, session);
+  EXPECT_EQ(agent.ask({.method = "DELETE", .target = forget}).status, 204);
+  EXPECT_EQ(agent.ask({.target = path_of(session)}).status, 404);
+  // Commands that come later do not take over what is its own.
+  const Object later = start_shell(agent, "exit 0");
+  wait_for(agent, later);
+  EXPECT_EQ(agent.ask({.method = "DELETE", .target = path_of(later)}).status, 204);
+  EXPECT_TRUE(alive(child));
+  ::kill(child, SIGKILL);
+}
+
 TEST(Sessions, input_is_taken_in_order_and_a_repeated_write_is_harmless) {
   const TestAgent agent;
   const Object session = start(agent, R"({"argv":["cat"]})");

@@ -130,6 +130,14 @@ size_t Sessions::running() const {
       std::ranges::count_if(sessions_, [](const SessionPtr& session) { return !session->over(); }));
 }
 
+Result<void> Sessions::forget(const SessionPtr& session) {
+  if (!session->over()) {
+    return base::fail(ErrorCode::conflict, "the session runs");
+  }
+  sessions_.remove(session);
+  return {};
+}
+
 Task<void> Sessions::remove(SessionPtr session) {
   sessions_.remove(session);
   session->end(false);

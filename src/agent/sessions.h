@@ -38,6 +38,8 @@ class Sessions {
   // {"items":[...],"next_cursor":null}, newest first.
   [[nodiscard]] std::string list_json() const;
   [[nodiscard]] size_t running() const;
+  // Forgets a finished one; what it has left running lives on. conflict: it runs.
+  Result<void> forget(const SessionPtr& session);
   // Forgets it, ends its whole tree, and returns when that is gone.
   Task<void> remove(SessionPtr session);
   // Ends all of them.

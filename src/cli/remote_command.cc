@@ -127,8 +127,11 @@ Result<int> run_command(Context& context, const std::string& id, const CommandOp
     code = std::unexpected(std::move(outcome).error());
   }
   if (after == SandboxAfter::stays) {
-    // Not there any more is what is wanted.
-    (void)remove_session(context, id, session);
+    // Who ended by itself leaves its background children running, as any command does. Not there
+    // any more is what is wanted.
+    const bool ended = outcome && outcome->end && outcome->signal == 0;
+    (void)remove_session(context, id, session,
+                         ended ? Background::lives_on : Background::ends);
   }
   return code;
 }

@@ -70,7 +70,7 @@ TEST_F(SessionCommands, exec_streams_output_and_gives_the_exit_code) {
   EXPECT_EQ(seen[1].line, "GET /sandboxes/sbx-1/sessions/s-1/attach?offset=0 HTTP/1.1");
   EXPECT_TRUE(seen[1].head.contains("authorization: Bearer token-1\r\n") ||
               seen[1].head.contains("Authorization: Bearer token-1\r\n"));
-  EXPECT_EQ(seen[2].line, "DELETE /sandboxes/sbx-1/sessions/s-1 HTTP/1.1");
+  EXPECT_EQ(seen[2].line, "DELETE /sandboxes/sbx-1/sessions/s-1?keep_background=1 HTTP/1.1");
 }
 
 TEST_F(SessionCommands, exec_passes_its_input_and_the_end_of_it) {

@@ -98,9 +98,10 @@ Result<Object> start_session(Context& context, const std::string& sandbox,
 }
 
 Result<void> remove_session(Context& context, const std::string& sandbox,
-                            const std::string& session) {
+                            const std::string& session, Background background) {
+  const std::string_view query = background == Background::lives_on ? "?keep_background=1" : "";
   const HttpRequest request{.method = "DELETE",
-                            .target = session_target(sandbox, session),
+                            .target = session_target(sandbox, session, query),
                             .silence_seconds_max = kRemoveSilenceSeconds,
                             .ignore_signals = true};
   RETURN_IF_ERROR(context.api.call(request, Repeat::no));

@@ -22,8 +22,11 @@ struct SessionStart {
 // the session is then found by it.
 Result<wire::json::Object> start_session(Context& context, const std::string& sandbox,
                                          const CommandOptions& command, const SessionStart& start);
-// Ends it and forgets it, whatever signal is pending; an error is given back for information.
+// What becomes of what a command has left running.
+enum class Background { ends, lives_on };
+// Forgets it, whatever signal is pending, and ends it, unless it has ended and its background lives
+// on; an error is given back for information.
 Result<void> remove_session(Context& context, const std::string& sandbox,
-                            const std::string& session);
+                            const std::string& session, Background background);
 
 }  // namespace cli

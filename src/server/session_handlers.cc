@@ -97,8 +97,9 @@ Task<Result<void>> get_session(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> delete_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"container"}));
-  CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, ""));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container", "keep_background"}));
+  CO_ASSIGN_OR_RETURN(const bool lives_on, exchange.flag_parameter("keep_background"));
+  CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, lives_on ? "?keep_background=1" : ""));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   co_return co_await relay_session_call(application, exchange, use.live(), std::move(target), "",

@@ -52,6 +52,14 @@ def test_output_comes_as_it_is_written_and_input_as_it_is_typed(start, shared_bo
     assert (out, err, process.returncode) == (b"rest", b"", 9)
 
 
+def test_what_a_command_leaves_running_lives_on(sandbox_cli, api, shared_box):
+    done = sandbox_cli("exec", shared_box, "--", "sh", "-c", "setsid sleep 7711 & sleep 7712 &")
+    assert done.returncode == 0, done.stderr
+    assert sessions_of(api, shared_box) == []
+    assert api.shell(shared_box, "pgrep -fc '[s]leep 771[12]'")["stdout"] == "2\n"
+    api.shell(shared_box, "pkill -f '[s]leep 771[12]'")
+
+
 def test_bytes_pass_whole_both_ways(sandbox_cli, shared_box):
     data = os.urandom(5_000_000) + bytes(range(256))
     done = sandbox_cli("exec", shared_box, "--", "cat", stdin=data)

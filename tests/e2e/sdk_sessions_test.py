@@ -276,6 +276,19 @@ def test_streams_of_a_command_as_they_come(sandbox):
     assert late.timed_out and late.exit_code == 124
 
 
+def test_what_a_streamed_command_leaves_running_lives_on(deployed, sandbox):
+    result = sandbox.exec("setsid sleep 8811 & sleep 8812 & echo out", on_stdout=print)
+    assert result.stdout == "out\n" and sandbox.sessions.list() == []
+
+    async def main():
+        async with sandbox_gateway.AsyncGateway(deployed.url, deployed.token) as gateway:
+            return await (await gateway.get(sandbox.id)).exec("sleep 8813 &", on_stdout=print)
+
+    assert asyncio.run(main()).ok
+    assert sandbox.exec("pgrep -fc '[s]leep 881[123]'").stdout == "3\n"
+    sandbox.run("pkill -f '[s]leep 881[123]'")
+
+
 def test_a_flood_streams_without_loss(sandbox):
     """More than any log's ring holds: the reader is waited for."""
     digest, seen = hashlib.sha256(), 0

@@ -81,6 +81,17 @@ def test_a_removed_session_takes_what_it_left_running_along(api, box):
     assert api.get(path_of(box, other)).json()["state"] == "running"
 
 
+def test_a_finished_session_is_forgotten_and_what_it_left_running_lives_on(api, box):
+    made = start(api, box, command="setsid sleep 6694 & sleep 6695 & read go; exit 3")
+    forget = path_of(box, made, "?keep_background=1")
+    assert error_of(api.delete(forget)) == (409, "conflict")
+    api.http.post(path_of(box, made, "/stdin?eof=1"), content=b"go\n")
+    assert wait_exit(api, box, made)["exit_code"] == 3
+    assert api.delete(forget).status_code == 204
+    assert error_of(api.get(path_of(box, made))) == (404, "not_found")
+    assert api.shell(box, "pgrep -fc '[s]leep 669[45]'")["stdout"] == "2\n"
+
+
 def test_records_tell_offsets_streams_and_the_exit(api, box):
     made = start(api, box, command="printf ab; sleep 0.2; printf cd >&2; exit 2")
     records = []

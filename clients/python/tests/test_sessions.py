@@ -176,6 +176,7 @@ def test_output_is_told_as_it_comes(box, server):
     assert (result.stdout, result.stderr, result.exit_code) == ("aä", "e", 3)
     assert result.duration_ms == 1500 and not result.truncated
     assert server.seen[0].json()["followed"] is True
+    assert server.seen[-1].target.endswith("/sessions/s-1?keep_background=1")
     assert server.seen[-1].method == "DELETE"
 
 
@@ -255,7 +256,7 @@ def test_a_start_whose_answer_is_lost_is_found_by_its_name(box, server):
     server.respond = respond
     assert box.exec("x", on_stdout=print).exit_code == 3
     assert [seen.method for seen in server.seen] == ["POST", "GET", "GET", "DELETE"]
-    assert server.seen[-1].target.endswith("/sessions/s-2")
+    assert server.seen[-1].target.endswith("/sessions/s-2?keep_background=1")
 
 
 def test_a_callback_that_raises_ends_the_command(box, server):
@@ -267,6 +268,7 @@ def test_a_callback_that_raises_ends_the_command(box, server):
     with pytest.raises(KeyboardInterrupt):
         box.exec("x", on_stdout=stop)
     assert server.seen[-1].method == "DELETE"
+    assert server.seen[-1].target.endswith("/sessions/s-1")  # and what it has left running
 
 
 def test_async_sessions(server):
