@@ -6,6 +6,7 @@
 
 #include "base/sys.h"
 #include "net/http.h"
+#include "net/stream_pump.h"
 #include "net/task_group.h"
 
 namespace net {
@@ -218,6 +219,36 @@ TEST(Stream, splice_moves_exactly_the_bytes_asked_for) {
     loop.run_once(100ms);
   }
   EXPECT_TRUE(received == bytes);
+}
+
+Task<void> write_and_end(Stream& to, std::string_view bytes) {
+  co_await to.write_all(bytes, 5s);
+  to.shutdown_write();
+}
+
+// Most of it never comes out of the kernel; its end must.
+TEST(StreamPump, tells_the_last_bytes_of_a_flood) {
+  EventLoop loop;
+  Pair in(loop);
+  Pair out(loop);
+  StreamTail tail;
+  const std::string bytes = std::string(3'000'000, 'x') + std::string(400, 'y') + "the end";
+  std::string received;
+  TaskGroup group(loop);
+  group.spawn(write_and_end(in.a, bytes));
+  group.spawn(pump_both({.stream = in.b, .read_ahead = "early", .tail = &tail},
+                        {.stream = out.a, .read_ahead = {}}, HalfClose::ends_both, 5s));
+  group.spawn(read_bytes(out.b, received, bytes.size() + 5));
+  while (group.size() > 0) {
+    loop.run_once(100ms);
+  }
+  EXPECT_TRUE(received == "early" + bytes);
+  EXPECT_EQ(tail.bytes(), bytes.substr(bytes.size() - StreamTail::kBytesMax));
+  StreamTail short_one;
+  short_one.add("ab");
+  short_one.add("");
+  short_one.add("c");
+  EXPECT_EQ(short_one.bytes(), "abc");
 }
 
 }  // namespace

@@ -17,10 +17,14 @@ constexpr size_t kCopyBytes = 16 * 1024;
 constexpr int kSpliceBytesMin = 64 * 1024;
 
 // What is there, through a buffer that lives as long as this takes; 0 at the end.
-Task<Result<size_t>> copy_some(Stream& from, Stream& to, base::Milliseconds patience) {
+Task<Result<size_t>> copy_some(Stream& from, Stream& to, StreamTail* tail,
+                               base::Milliseconds patience) {
   std::array<char, kCopyBytes> buffer;
   CO_ASSIGN_OR_RETURN(const size_t size,
                       co_await from.read_some(buffer, Deadline::after(patience)));
+  if (tail != nullptr) {
+    tail->add({buffer.data(), size});
+  }
   CO_RETURN_IF_ERROR(co_await to.write_all(std::string_view(buffer.data(), size), patience));
   co_return size;
 }
@@ -48,27 +52,34 @@ Task<Result<void>> wait_for_bytes(Stream& from, const Pair& pair) {
   }
 }
 
-Task<Result<void>> pump(Stream& from, Stream& to, std::string_view read_ahead, const Pair& pair) {
-  CO_RETURN_IF_ERROR(co_await to.write_all(read_ahead, pair.patience));
+Task<Result<void>> pump(const StreamEnd& end, Stream& to, const Pair& pair) {
+  Stream& from = end.stream;
+  if (end.tail != nullptr) {
+    end.tail->add(end.read_ahead);
+  }
+  CO_RETURN_IF_ERROR(co_await to.write_all(end.read_ahead, pair.patience));
+  // What may be the stream's end is looked at, so it does not stay inside the kernel.
+  const int kept = end.tail == nullptr ? 0 : static_cast<int>(StreamTail::kBytesMax);
   SplicePipe pipe;
   for (;;) {
     CO_RETURN_IF_ERROR(co_await wait_for_bytes(from, pair));
     int waiting = 0;
     ::ioctl(from.fd(), FIONREAD, &waiting);
+    waiting -= kept;
     if (waiting > kSpliceBytesMin) {
       CO_RETURN_IF_ERROR(
           co_await pipe.move(from, to, static_cast<uint64_t>(waiting), pair.patience));
       continue;
     }
-    CO_ASSIGN_OR_RETURN(const size_t size, co_await copy_some(from, to, pair.patience));
+    CO_ASSIGN_OR_RETURN(const size_t size, co_await copy_some(from, to, end.tail, pair.patience));
     if (size == 0) {
       co_return Result<void>{};
     }
   }
 }
 
-Task<void> pump_to_the_end(Stream& from, Stream& to, std::string read_ahead, Pair& pair) {
-  const auto done = co_await pump(from, to, read_ahead, pair);
+Task<void> pump_to_the_end(StreamEnd from, Stream& to, Pair& pair) {
+  const auto done = co_await pump(from, to, pair);
   if (!done || pair.half_close == HalfClose::ends_both) {
     pair.group.cancel();
     co_return;
@@ -79,14 +90,21 @@ Task<void> pump_to_the_end(Stream& from, Stream& to, std::string read_ahead, Pai
 
 }  // namespace
 
+void StreamTail::add(std::string_view bytes) {
+  bytes_ += bytes.substr(bytes.size() - std::min(bytes.size(), kBytesMax));
+  bytes_.erase(0, bytes_.size() - std::min(bytes_.size(), kBytesMax));
+}
+
 Task<void> pump_both(StreamEnd one, StreamEnd other, HalfClose half_close,
                      base::Milliseconds patience) {
   Cancellation* const parent = co_await current_cancellation();
   Pair pair{.half_close = half_close,
             .patience = patience,
             .group = TaskGroup(one.stream.loop(), parent)};
-  pair.group.spawn(pump_to_the_end(one.stream, other.stream, std::move(one.read_ahead), pair));
-  pair.group.spawn(pump_to_the_end(other.stream, one.stream, std::move(other.read_ahead), pair));
+  Stream& first = one.stream;
+  Stream& second = other.stream;
+  pair.group.spawn(pump_to_the_end(std::move(one), second, pair));
+  pair.group.spawn(pump_to_the_end(std::move(other), first, pair));
   co_await pair.group.join();
 }
 

@@ -4,14 +4,27 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "net/stream.h"
 
 namespace net {
 
+// The last bytes of a stream, for who wants to know how it ended.
+class StreamTail {
+ public:
+  static constexpr size_t kBytesMax = 512;
+  void add(std::string_view bytes);
+  [[nodiscard]] std::string_view bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+};
+
 struct StreamEnd {
   Stream& stream;
-  std::string read_ahead;  // came with the head and belongs to the other side
+  std::string read_ahead;      // came with the head and belongs to the other side
+  StreamTail* tail = nullptr;  // of what it sends
 };
 
 // What the end of one direction means for the other.

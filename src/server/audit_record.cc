@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <array>
 
+#include "wire/websocket.h"
+
 namespace server {
 namespace {
+
+constexpr int64_t kExitCodeMax = 255;
 
 // A file route's parameters tell what it was about.
 void note_parameters(Exchange& exchange) {
@@ -106,6 +110,23 @@ void note_run_result(Exchange& exchange, std::string_view json) {
   }
   if (json.contains("\"oom_killed\":true")) {
     exchange.note("oom_killed", true);
+  }
+}
+
+void note_command_end(Exchange& exchange, std::string_view frames) {
+  using wire::websocket::Opcode;
+  const std::string close = wire::websocket::make_frame(
+      Opcode::close, wire::websocket::close_payload(wire::websocket::kCloseNormal, ""));
+  const size_t at = frames.rfind(R"({"type":"exit")");
+  if (!frames.ends_with(close) || at == std::string_view::npos) {
+    return;  // the client left first
+  }
+  frames.remove_suffix(close.size());
+  const auto exit = wire::json::parse_object(frames.substr(at));
+  const auto* code = exit ? exit->if_contains("exit_code") : nullptr;
+  if (code != nullptr && code->is_int64() && code->get_int64() >= 0 &&
+      code->get_int64() <= kExitCodeMax) {
+    exchange.note_exit_code(static_cast<int>(code->get_int64()));
   }
 }
 

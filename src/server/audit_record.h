@@ -9,6 +9,9 @@ namespace server {
 
 // Of a request that ends with an error; a refused token becomes an event of its own.
 void note_error(Exchange& exchange, const Error& error);
+// How a command ended, from the last of its frames: an exit and a close.
+void note_command_end(Exchange& exchange, std::string_view frames);
+
 // How a run ended, from the first bytes of its answer's JSON: an agent begins it with exit_code,
 // signal, timed_out and oom_killed (api/agent-protocol.md). Other bytes leave the row without it.
 void note_run_result(Exchange& exchange, std::string_view json);

@@ -7,6 +7,7 @@
 #include "net/stream_pump.h"
 #include "net/task_group.h"
 #include "server/agent_answer.h"
+#include "server/audit_record.h"
 #include "wire/websocket.h"
 
 namespace server {
@@ -50,7 +51,8 @@ Task<void> pump_while_there(net::StreamEnd client, net::StreamEnd agent, net::Ha
 }
 
 Task<Result<void>> relay(Exchange& exchange, AgentChannel& channel, const service::Live& live,
-                         const Response& response, net::HalfClose half_close) {
+                         const Response& response, net::HalfClose half_close,
+                         net::StreamTail* tail = nullptr) {
   if (response.status != kSwitchingProtocols) {
     co_return co_await relay_any_json(exchange, channel, live, response);
   }
@@ -61,15 +63,19 @@ Task<Result<void>> relay(Exchange& exchange, AgentChannel& channel, const servic
   both.spawn(end_when_gone(exchange.client(), both));
   both.spawn(pump_while_there(
       {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
-      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()}, half_close,
-      both));
+      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered(), .tail = tail},
+      half_close, both));
   co_await both.join();
   co_return Result<void>{};
 }
 
-Task<Result<void>> relay_whole(Exchange& exchange, AgentChannel& channel, const service::Live& live,
-                               const Response& response) {
-  return relay(exchange, channel, live, response, net::HalfClose::ends_both);
+Task<Result<void>> relay_command(Exchange& exchange, AgentChannel& channel,
+                                 const service::Live& live, const Response& response) {
+  net::StreamTail tail;
+  CO_RETURN_IF_ERROR(
+      co_await relay(exchange, channel, live, response, net::HalfClose::ends_both, &tail));
+  note_command_end(exchange, tail.bytes());
+  co_return Result<void>{};
 }
 
 Task<Result<void>> relay_halves(Exchange& exchange, AgentChannel& channel,
@@ -169,7 +175,7 @@ Task<Result<void>> relay_ssh_stream(Application& application, Exchange& exchange
                     .patience = kAgentPatience,
                     .client_cancels = false,
                     .upgrades = true},
-                   stream.halves ? relay_halves : relay_whole);
+                   stream.halves ? relay_halves : relay_command);
 }
 
 Task<void> pump_tunnel(Exchange& exchange, net::Stream& front) {

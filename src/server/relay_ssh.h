@@ -9,8 +9,9 @@
 namespace server {
 
 // A request that the agent answers with 101: from then on bytes both ways. With `halves` each
-// direction ends for itself; without, the end of one is the end of both. A front that closes its
-// connection ends the agent's at once.
+// direction ends for itself; without, they are a command's frames, the end of one is the end of
+// both, and the exchange is told of the exit code. A front that closes its connection ends the
+// agent's at once.
 struct SshStream {
   std::string method;
   std::string target;

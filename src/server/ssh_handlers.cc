@@ -125,7 +125,7 @@ Task<Result<void>> run(Application& application, Exchange& exchange, std::string
                                          .body = std::move(request.body),
                                          .upgrade = upgrade,
                                          .halves = halves});
-  command.end(exchange.status(), std::nullopt);
+  command.end(exchange.status(), exchange.exit_code());
   co_return done;
 }
 

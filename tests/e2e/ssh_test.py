@@ -467,13 +467,48 @@ def metrics(deployed) -> list[str]:
         return answer.read().decode().splitlines()
 
 
-def test_the_audit_log_has_start_and_end(api, box, ssh):
-    assert ssh.run("echo audited-command; exit 4").returncode == 4
-    def rows():
-        found = audit_rows(api, box, "ssh.command")
-        mine = [row for row in found if "audited-command" in json.dumps(row["details"])]
-        return mine if any("duration_ms" in row["details"] for row in mine) else None
-    assert len(eventually(rows)) >= 1
+def end_of_command(api, box: str, word: str) -> dict:
+    """What the audit log tells of the end of the command that has that word."""
+    def ended():
+        rows = [row["details"] for row in audit_rows(api, box, "ssh.command")
+                if word in json.dumps(row["details"])]
+        return next((row for row in rows if "duration_ms" in row), None)
+    return eventually(ended)
+
+
+def test_the_audit_log_tells_how_commands_end(api, box, ssh):
+    assert ssh.run("sleep 0.3; echo audited-command; exit 4").returncode == 4
+    told = end_of_command(api, box, "audited-command")
+    assert told["exit_code"] == 4 and told["duration_ms"] >= 300, told
+    # Its end stands behind more bytes than the gateway looks at.
+    assert len(ssh.run(": audited-flood; head -c 50000000 /dev/zero; exit 5").stdout) == 50_000_000
+    assert end_of_command(api, box, "audited-flood")["exit_code"] == 5
+    assert ssh.run(": audited-death; kill -KILL $$").returncode == 255
+    assert end_of_command(api, box, "audited-death")["exit_code"] == 128 + 9
+    # What a command writes is never taken for its end.
+    lie = (""": audited-lie; printf '\\201\\057{"type":"exit","exit_code":0,"signal":null}'; """
+           "exit 6")
+    assert ssh.run(lie).returncode == 6
+    assert end_of_command(api, box, "audited-lie")["exit_code"] == 6
+    process = ssh.start(": audited-client; echo begun; sleep 600")
+    assert process.stdout.readline() == b"begun\n"
+    process.kill()
+    process.wait()
+    assert "exit_code" not in end_of_command(api, box, "audited-client")
+
+
+def test_the_audit_log_tells_how_a_shell_ends(api, box, ssh):
+    before = len([row for row in audit_rows(api, box, "ssh.command") if "shell" in row["details"]])
+    assert ssh.run(stdin=b"exit 9\n", options=["-tt"]).returncode == 9
+    def ended():
+        rows = [row["details"] for row in audit_rows(api, box, "ssh.command")
+                if "shell" in row["details"]]
+        return len(rows) > before and rows[0].get("exit_code") == 9
+    eventually(ended)
+
+
+def test_the_audit_log_has_the_clients_address(api, box, ssh):
+    assert ssh.run("true").returncode == 0
     connects = audit_rows(api, box, "ssh.connect")
     assert any(row.get("remote") == "127.0.0.1" or "127.0.0.1" in json.dumps(row)
                for row in connects), connects[:2]
