@@ -175,25 +175,6 @@ std::string encode_segment(std::string_view text) {
   return out;
 }
 
-std::string request_target(std::string_view target) {
-  constexpr std::string_view kSandboxes = "/sandboxes/";
-  constexpr std::string_view kSlash = "%2F";
-  const size_t end = std::min(target.find_first_of("/?", kSandboxes.size()), target.size());
-  const size_t slash = target.find(kSlash, kSandboxes.size());
-  if (!target.starts_with(kSandboxes) || slash >= end) {
-    return std::string(target);
-  }
-  const std::string_view container =
-      target.substr(slash + kSlash.size(), end - slash - kSlash.size());
-  const std::string_view rest = target.substr(end);
-  return base::cat(target.substr(0, slash), rest, rest.contains('?') ? "&" : "?",
-                   "container=", container);
-}
-
-std::string sandbox_target(std::string_view id, std::string_view suffix) {
-  return base::cat("/sandboxes/", encode_segment(id), suffix);
-}
-
 void add_parameter(std::string& query, std::string_view key, std::string_view value) {
   query += base::cat(query.empty() ? "" : "&", key, "=", encode_segment(value));
 }

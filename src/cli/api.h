@@ -46,11 +46,6 @@ bool is_passing(const base::Error& error);
 // The error of an answer outside 2xx: the gateway's code and message, or the status when the body
 // is no error of ours (a proxy's page).
 base::Error parse_error_answer(const HttpResponse& response);
-// "/sandboxes/ID" + suffix, with the id percent-encoded.
-std::string sandbox_target(std::string_view id, std::string_view suffix = "");
-// As it is sent: of "/sandboxes/ID%2FCONTAINER/…", which sandbox_target() gives for "ID/CONTAINER",
-// the container is a parameter.
-std::string request_target(std::string_view target);
 // "key=value" encoded; joined by '&' onto what is there.
 void add_parameter(std::string& query, std::string_view key, std::string_view value);
 // percent_encode that encodes '/' too: one path segment or parameter.

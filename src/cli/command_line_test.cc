@@ -113,12 +113,23 @@ TEST(CommandLine, a_repeated_option_does_not_eat_the_image) {
 TEST(CommandLine, everything_behind_the_dashes_is_the_command) {
   const auto options =
       parsed<ExecOptions>({"exec", "sbx-1", "--timeout", "5", "--", "sh", "-c", "x", "--", "-t"});
-  EXPECT_EQ(options.id, "sbx-1");
+  EXPECT_EQ(options.sandbox.id, "sbx-1");
+  EXPECT_EQ(options.sandbox.container, "");
   EXPECT_EQ(options.command.timeout_sec, 5);
   EXPECT_EQ(options.command.argv, (std::vector<std::string>{"sh", "-c", "x", "--", "-t"}));
   const auto run = parsed<RunOptions>({"run", "-m", "64", "debian", "--", "--help"});
   EXPECT_EQ(run.create.memory_mb, 64);
   EXPECT_EQ(run.command.argv, std::vector<std::string>{"--help"});
+}
+
+TEST(CommandLine, a_container_is_named_beside_its_sandbox) {
+  const auto options = parsed<ExecOptions>({"exec", "--container", "a b", "sbx-1", "--", "true"});
+  EXPECT_EQ(options.sandbox.id, "sbx-1");
+  EXPECT_EQ(options.sandbox.container, "a b");
+  const std::string target = sandbox_target(options.sandbox, "/sessions/s?x=1");
+  EXPECT_EQ(request_target(target), "/sandboxes/sbx-1/sessions/s?x=1&container=a%20b");
+  EXPECT_EQ(request_target(sandbox_target(options.sandbox)), "/sandboxes/sbx-1?container=a%20b");
+  EXPECT_EQ(request_target(sandbox_target("sbx-1", "/x")), "/sandboxes/sbx-1/x");
 }
 
 TEST(CommandLine, a_missing_command_is_explained) {
@@ -131,7 +142,7 @@ TEST(CommandLine, a_missing_command_is_explained) {
 TEST(CommandLine, commands_of_sessions_take_theirs_behind_the_dashes) {
   const auto start = parsed<SessionStartOptions>({"sessions", "start", "sbx-1", "--name", "web",
                                                   "-t", "--log-limit", "1g", "--", "top", "-b"});
-  EXPECT_EQ(start.id, "sbx-1");
+  EXPECT_EQ(start.sandbox.id, "sbx-1");
   EXPECT_EQ(start.name, "web");
   EXPECT_TRUE(start.command.terminal);
   EXPECT_EQ(start.log_limit_mb, 1024);

@@ -9,6 +9,7 @@
 #include "cli/console.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/sandbox_target.h"
 
 namespace cli {
 

@@ -126,7 +126,7 @@ std::string copy_target(const CopyPlan& plan, const CopyOptions& options) {
   if (!options.user.empty()) {
     add_parameter(query, "user", options.user);
   }
-  return sandbox_target(plan.remote.id, "/files?" + query);
+  return sandbox_target({.id = plan.remote.id, .container = options.container}, "/files?" + query);
 }
 
 Result<int> upload_folder(Context& context, const CopyPlan& plan, const CopyOptions& options) {

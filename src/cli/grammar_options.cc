@@ -37,15 +37,10 @@ CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<s
 
 void add_id(CLI::App& app, std::string& to) { app.add_option("ID", to, "Sandbox id")->required(); }
 
-void add_container(CLI::App& app, std::string& id) {
-  const auto container = std::make_shared<std::string>();
-  app.add_option("--container", *container, "Of that service of a compose file (default: main)")
+void add_target(CLI::App& app, SandboxTarget& to) {
+  add_id(app, to.id);
+  app.add_option("--container", to.container, "Of that service of a compose file (default: main)")
       ->option_text("NAME");
-  app.parse_complete_callback([&id, container] {
-    if (!container->empty()) {
-      id += "/" + *container;  // sandbox_target() makes a parameter of it
-    }
-  });
 }
 
 void add_user(CLI::App& app, std::string& to) {

@@ -41,8 +41,8 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, Parse parse, Tar
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& to,
                           const std::string& help, const std::string& value);
 void add_id(CLI::App& app, std::string& to);
-// `id` with the container a command is for, where one is named.
-void add_container(CLI::App& app, std::string& id);
+// A sandbox, and the container of it that is meant.
+void add_target(CLI::App& app, SandboxTarget& to);
 void add_user(CLI::App& app, std::string& to);
 void add_environment(CLI::App& app, std::vector<std::string>& env, std::vector<std::string>& files);
 // Where a sandbox may connect to.

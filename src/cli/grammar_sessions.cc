@@ -6,9 +6,8 @@ namespace cli {
 
 namespace {
 
-void add_ids(CLI::App& app, std::string& id, std::string& session) {
-  add_id(app, id);
-  add_container(app, id);
+void add_session(CLI::App& app, SandboxTarget& sandbox, std::string& session) {
+  add_target(app, sandbox);
   app.add_option("SESSION", session, "Session's id or name")->required();
 }
 
@@ -16,8 +15,7 @@ void add_start(CLI::App& group, Storage& to) {
   auto& options = to.session_start;
   auto* start =
       add_command(group, to, options, "start", "Start a command; prints the session's id");
-  add_id(*start, options.id);
-  add_container(*start, options.id);
+  add_target(*start, options.sandbox);
   start->add_option("--name", options.name, "Name by which it is found, too")->option_text("NAME");
   add_command_place(*start, options.command);
   add_parsed(*start, "--timeout", parse_seconds, options.command.timeout_sec,
@@ -36,18 +34,17 @@ void add_start(CLI::App& group, Storage& to) {
 void add_reading(CLI::App& group, Storage& to) {
   auto* list = add_command(group, to, to.session_list, "list", "List sessions");
   list->alias("ls");
-  add_id(*list, to.session_list.id);
-  add_container(*list, to.session_list.id);
+  add_target(*list, to.session_list.sandbox);
   list->add_flag("-q,--quiet", to.session_list.quiet, "Ids only");
 
   auto* get = add_command(group, to, to.session_get, "get", "Show one session");
-  add_ids(*get, to.session_get.id, to.session_get.session);
+  add_session(*get, to.session_get.sandbox, to.session_get.session);
   add_parsed(*get, "--wait", parse_seconds, to.session_get.wait_sec,
              "Wait up to that long for its end")
       ->option_text("TIME");
 
   auto* logs = add_command(group, to, to.session_logs, "logs", "Show what a session wrote");
-  add_ids(*logs, to.session_logs.id, to.session_logs.session);
+  add_session(*logs, to.session_logs.sandbox, to.session_logs.session);
   logs->add_flag("-f,--follow", to.session_logs.follow, "Go on until it ends");
   logs->add_option("--offset", to.session_logs.offset, "From that byte of its output on")
       ->option_text("BYTES");
@@ -65,7 +62,7 @@ void add_session_commands(CLI::App& root, Storage& to) {
   add_reading(*sessions, to);
 
   auto* attach = add_command(*sessions, to, to.session_attach, "attach", "See and type along");
-  add_ids(*attach, to.session_attach.id, to.session_attach.session);
+  add_session(*attach, to.session_attach.sandbox, to.session_attach.session);
   attach->add_option("--offset", to.session_attach.offset, "From that byte of its output on")
       ->option_text("BYTES");
   attach->add_flag_callback(
@@ -76,19 +73,19 @@ void add_session_commands(CLI::App& root, Storage& to) {
       "command's.");
 
   auto* write = add_command(*sessions, to, to.session_write, "write", "Write to a session's input");
-  add_ids(*write, to.session_write.id, to.session_write.session);
+  add_session(*write, to.session_write.sandbox, to.session_write.session);
   write->add_option("TEXT", to.session_write.text, "A line to write (default: standard input)");
   write->add_flag("--eof", to.session_write.end, "End its input then");
 
   auto* kill = add_command(*sessions, to, to.session_kill, "kill",
                            "Send a signal to all processes of a session");
-  add_ids(*kill, to.session_kill.id, to.session_kill.session);
+  add_session(*kill, to.session_kill.sandbox, to.session_kill.session);
   kill->add_option("-s,--signal", to.session_kill.signal, "Its name (default TERM)")
       ->option_text("SIGNAL");
 
   auto* resize = add_command(*sessions, to, to.session_resize, "resize",
                              "Set the size of a session's terminal");
-  add_ids(*resize, to.session_resize.id, to.session_resize.session);
+  add_session(*resize, to.session_resize.sandbox, to.session_resize.session);
   resize->add_option("COLUMNS", to.session_resize.columns, "Columns")
       ->required()
       ->check(CLI::Range(1, 65535));
@@ -98,8 +95,7 @@ void add_session_commands(CLI::App& root, Storage& to) {
 
   auto* remove =
       add_command(*sessions, to, to.session_remove, "rm", "End sessions and forget them");
-  add_id(*remove, to.session_remove.id);
-  add_container(*remove, to.session_remove.id);
+  add_target(*remove, to.session_remove.sandbox);
   remove->add_option("SESSION", to.session_remove.sessions, "Sessions' ids or names")->required();
 }
 

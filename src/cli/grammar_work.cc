@@ -41,23 +41,20 @@ void add_work_commands(CLI::App& root, Storage& to) {
   run->footer(kExitCodes);
 
   auto* exec = add_command(root, to, to.exec, "exec", "Run a command in a sandbox");
-  add_id(*exec, to.exec.id);
-  add_container(*exec, to.exec.id);
+  add_target(*exec, to.exec.sandbox);
   add_command_place(*exec, to.exec.command);
   add_command_options(*exec, to.exec.command);
   exec->footer(kExitCodes);
 
   auto* shell = add_command(root, to, to.shell, "shell", "Open a login shell in a sandbox");
-  add_id(*shell, to.shell.id);
-  add_container(*shell, to.shell.id);
+  add_target(*shell, to.shell.sandbox);
   shell->add_option("--session", to.shell.session, "Name of the shell (default terminal)")
       ->option_text("NAME");
   shell->footer(kEscapes);
 
   auto* forward = add_command(root, to, to.forward, "forward",
                               "Reach ports in a sandbox by ports of this machine");
-  add_id(*forward, to.forward.id);
-  add_container(*forward, to.forward.id);
+  add_target(*forward, to.forward.sandbox);
   const auto add_port = [&to](const std::string& text) {
     const auto pair = parse_port_pair(text);
     if (!pair) {

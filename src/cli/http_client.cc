@@ -9,7 +9,7 @@
 #include <cerrno>
 #include <chrono>
 
-#include "cli/api.h"
+#include "cli/sandbox_target.h"
 
 namespace cli {
 

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "cli/config.h"
 #include "cli/format.h"
+#include "cli/sandbox_target.h"
 
 namespace cli {
 
@@ -56,7 +57,7 @@ struct CommandOptions {
   bool terminal = false;
 };
 struct ExecOptions {
-  std::string id;
+  SandboxTarget sandbox;
   CommandOptions command;
 };
 struct RunOptions {
@@ -81,22 +82,23 @@ struct CopyOptions {
   std::optional<bool> compress;  // of a folder; by default where the gateway is not on this machine
 };
 struct ShellOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
 };
 // What ssh(1) is given behind "--".
 struct SshCommandOptions {
   std::vector<std::string> argv;
 };
 struct SshOptions {
-  std::string id;
+  SandboxTarget sandbox;
   SshCommandOptions command;
 };
 struct SshConfigOptions {
-  std::string id;
+  SandboxTarget sandbox;
   std::string name;  // of the entry; empty: the id
 };
 struct SshProxyOptions {
-  std::string id;
+  SandboxTarget sandbox;
   bool host_key = false;  // prints it instead
 };
 // A port of 127.0.0.1 here, 0 for a free one, and the one there that it stands for.
@@ -105,7 +107,8 @@ struct PortPair {
   uint16_t remote = 0;
 };
 struct ForwardOptions {
-  std::string id, host;
+  SandboxTarget sandbox;
+  std::string host;
   std::vector<PortPair> ports;
 };
 struct LogsOptions {
@@ -149,75 +152,89 @@ struct AuditVerifyOptions {
 };
 struct AuditHeadOptions {};
 struct SessionStartOptions {
-  std::string id, name;
+  SandboxTarget sandbox;
+  std::string name;
   CommandOptions command;
   std::optional<int64_t> log_limit_mb;
 };
 struct SessionListOptions {
-  std::string id;
+  SandboxTarget sandbox;
   bool quiet = false;
 };
 struct SessionGetOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   int64_t wait_sec = 0;
 };
 struct SessionLogsOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   std::string stream = "both";
   uint64_t offset = 0;
   bool follow = false;
 };
 struct SessionAttachOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   std::optional<uint64_t> offset;  // default: what is said from now on
   bool read_input = true;
 };
 struct SessionWriteOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   std::optional<std::string> text;  // default: standard input
   bool end = false;                 // the session's input ends after it
 };
 struct SessionKillOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   std::string signal = "TERM";
 };
 struct SessionResizeOptions {
-  std::string id, session;
+  SandboxTarget sandbox;
+  std::string session;
   int columns = 0;
   int rows = 0;
 };
 struct SessionRemoveOptions {
-  std::string id;
+  SandboxTarget sandbox;
   std::vector<std::string> sessions;
 };
 struct FileListOptions {
-  std::string id, path, user;
+  SandboxTarget sandbox;
+  std::string path, user;
   int64_t depth = 1;
   bool names_only = false;
 };
 struct FileStatOptions {
-  std::string id, path, user;
+  SandboxTarget sandbox;
+  std::string path, user;
 };
 struct FileRemoveOptions {
-  std::string id, user;
+  SandboxTarget sandbox;
+  std::string user;
   std::vector<std::string> paths;
   bool recursive = false;
 };
 struct FolderMakeOptions {
-  std::string id, user, mode;
+  SandboxTarget sandbox;
+  std::string user, mode;
   std::vector<std::string> paths;
 };
 struct FileMoveOptions {
-  std::string id, from, to, user;
+  SandboxTarget sandbox;
+  std::string from, to, user;
   bool replace = true;
 };
 struct FileModeOptions {
-  std::string id, mode, user;
+  SandboxTarget sandbox;
+  std::string mode, user;
   std::vector<std::string> paths;
   bool recursive = false;
 };
 struct FileWatchOptions {
-  std::string id, path, user;
+  SandboxTarget sandbox;
+  std::string path, user;
   bool recursive = false;
 };
 struct EventsOptions {

@@ -41,7 +41,7 @@ Result<InputPlan> plan_input(const CommandOptions& options) {
 // A started command and everything that goes between it and us.
 class RemoteCommand {
  public:
-  RemoteCommand(Context& context, std::string sandbox, std::string session)
+  RemoteCommand(Context& context, const SandboxTarget& sandbox, const std::string& session)
       : context_(context),
         target_(session_target(sandbox, session)),
         output_(context.console),
@@ -109,16 +109,16 @@ Result<int> conclude(Context& context, RemoteCommand& command, const PumpOutcome
 
 }  // namespace
 
-Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options,
-                        SandboxAfter after) {
+Result<int> run_command(Context& context, const SandboxTarget& sandbox,
+                        const CommandOptions& options, SandboxAfter after) {
   ASSIGN_OR_RETURN(auto plan, plan_input(options));
-  ASSIGN_OR_RETURN(const auto started, start_session(context, id, options,
+  ASSIGN_OR_RETURN(const auto started, start_session(context, sandbox, options,
                                                      {.name = base::new_id(context.random, "exec"),
                                                       .unique = true,
                                                       .with_input = plan.read,
                                                       .followed = true}));
   const std::string session = field_text(started, "id");
-  RemoteCommand command(context, id, session);
+  RemoteCommand command(context, sandbox, session);
   auto outcome = command.run(options, std::move(plan), after);
   Result<int> code = 0;
   if (outcome) {
@@ -130,7 +130,7 @@ Result<int> run_command(Context& context, const std::string& id, const CommandOp
     // Who ended by itself leaves its background children running, as any command does. Not there
     // any more is what is wanted.
     const bool ended = outcome && outcome->end && outcome->signal == 0;
-    (void)remove_session(context, id, session,
+    (void)remove_session(context, sandbox, session,
                          ended ? Background::lives_on : Background::ends);
   }
   return code;

@@ -12,7 +12,7 @@ enum class SandboxAfter { stays, goes };
 
 // Runs it and gives the exit code to end with. A signal cancels the command and gives 128 + N; a
 // second one does not wait for that.
-Result<int> run_command(Context& context, const std::string& id, const CommandOptions& options,
-                        SandboxAfter after);
+Result<int> run_command(Context& context, const SandboxTarget& sandbox,
+                        const CommandOptions& options, SandboxAfter after);
 
 }  // namespace cli

@@ -61,12 +61,12 @@ Result<Object> start_body(const CommandOptions& command, const SessionStart& sta
 
 }  // namespace
 
-std::string session_target(std::string_view sandbox, std::string_view session,
+std::string session_target(const SandboxTarget& sandbox, std::string_view session,
                            std::string_view suffix) {
   return sandbox_target(sandbox, base::cat("/sessions/", encode_segment(session), suffix));
 }
 
-Result<Object> start_session(Context& context, const std::string& sandbox,
+Result<Object> start_session(Context& context, const SandboxTarget& sandbox,
                              const CommandOptions& command, const SessionStart& start) {
   ASSIGN_OR_RETURN(const auto body, start_body(command, start));
   const HttpRequest request{.method = "POST",
@@ -97,7 +97,7 @@ Result<Object> start_session(Context& context, const std::string& sandbox,
   }
 }
 
-Result<void> remove_session(Context& context, const std::string& sandbox,
+Result<void> remove_session(Context& context, const SandboxTarget& sandbox,
                             const std::string& session, Background background) {
   const std::string_view query = background == Background::lives_on ? "?keep_background=1" : "";
   const HttpRequest request{.method = "DELETE",

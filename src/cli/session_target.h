@@ -8,7 +8,7 @@
 namespace cli {
 
 // "/sandboxes/ID/sessions/SESSION" + suffix, encoded. SESSION is an id or a name.
-std::string session_target(std::string_view sandbox, std::string_view session,
+std::string session_target(const SandboxTarget& sandbox, std::string_view session,
                            std::string_view suffix = "");
 
 struct SessionStart {
@@ -20,13 +20,13 @@ struct SessionStart {
 };
 // Starts the command. With a unique name it runs once even if the answer to the request gets lost:
 // the session is then found by it.
-Result<wire::json::Object> start_session(Context& context, const std::string& sandbox,
+Result<wire::json::Object> start_session(Context& context, const SandboxTarget& sandbox,
                                          const CommandOptions& command, const SessionStart& start);
 // What becomes of what a command has left running.
 enum class Background { ends, lives_on };
 // Forgets it, whatever signal is pending, and ends it, unless it has ended and its background lives
 // on; an error is given back for information.
-Result<void> remove_session(Context& context, const std::string& sandbox,
+Result<void> remove_session(Context& context, const SandboxTarget& sandbox,
                             const std::string& session, Background background);
 
 }  // namespace cli

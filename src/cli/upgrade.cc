@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include "cli/api.h"
+#include "cli/sandbox_target.h"
 
 namespace cli {
 

@@ -175,9 +175,6 @@ Result<int> copy(Context& context, const CopyOptions& options) {
   }
   const auto kind = options.recursive ? CopyKind::folder : CopyKind::file;
   ASSIGN_OR_RETURN(auto plan, plan_copy(options.source, options.destination, kind));
-  if (!options.container.empty()) {
-    plan.remote.id += "/" + options.container;
-  }
   if (!options.recursive) {
     return plan.upload ? upload(context, plan, options) : download(context, plan, options);
   }

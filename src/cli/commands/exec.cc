@@ -4,7 +4,7 @@
 namespace cli {
 
 Result<int> exec(Context& context, const ExecOptions& options) {
-  return run_command(context, options.id, options.command, SandboxAfter::stays);
+  return run_command(context, options.sandbox, options.command, SandboxAfter::stays);
 }
 
 }  // namespace cli

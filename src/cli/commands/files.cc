@@ -10,14 +10,14 @@ using wire::json::Object;
 namespace {
 
 // "/sandboxes/ID/files/mkdir?path=…&user=…".
-std::string files_target(const std::string& id, std::string_view action, const std::string& path,
-                         const std::string& user) {
+std::string files_target(const SandboxTarget& sandbox, std::string_view action,
+                         const std::string& path, const std::string& user) {
   std::string query;
   add_parameter(query, "path", path);
   if (!user.empty()) {
     add_parameter(query, "user", user);
   }
-  return sandbox_target(id, base::cat("/files", action, "?", query));
+  return sandbox_target(sandbox, base::cat("/files", action, "?", query));
 }
 
 std::string owner_of(const Object& item) {
@@ -50,7 +50,7 @@ Result<void> post(Context& context, const std::string& target) {
 }  // namespace
 
 Result<int> file_list(Context& context, const FileListOptions& options) {
-  std::string target = files_target(options.id, "", options.path, options.user);
+  std::string target = files_target(options.sandbox, "", options.path, options.user);
   target += base::cat("&list=1&depth=", options.depth);
   ASSIGN_OR_RETURN(const auto answer, context.api.get_object(target));
   wire::json::Reader reader(answer);
@@ -64,7 +64,8 @@ Result<int> file_list(Context& context, const FileListOptions& options) {
 }
 
 Result<int> file_stat(Context& context, const FileStatOptions& options) {
-  const std::string target = files_target(options.id, "", options.path, options.user) + "&stat=1";
+  const std::string target =
+      files_target(options.sandbox, "", options.path, options.user) + "&stat=1";
   ASSIGN_OR_RETURN(const auto item, context.api.get_object(target));
   RETURN_IF_ERROR(print_value(context, item,
                               format_pairs({{"Path", field_text(item, "path")},
@@ -79,7 +80,7 @@ Result<int> file_stat(Context& context, const FileStatOptions& options) {
 
 Result<int> file_remove(Context& context, const FileRemoveOptions& options) {
   for (const auto& path : options.paths) {
-    std::string target = files_target(options.id, "", path, options.user);
+    std::string target = files_target(options.sandbox, "", path, options.user);
     target += options.recursive ? "&recursive=1" : "";
     // Not repeated: what is there a moment later may be another file.
     RETURN_IF_ERROR(context.api.call({.method = "DELETE", .target = target}, Repeat::no));
@@ -89,7 +90,7 @@ Result<int> file_remove(Context& context, const FileRemoveOptions& options) {
 
 Result<int> folder_make(Context& context, const FolderMakeOptions& options) {
   for (const auto& path : options.paths) {
-    std::string target = files_target(options.id, "/mkdir", path, options.user);
+    std::string target = files_target(options.sandbox, "/mkdir", path, options.user);
     if (!options.mode.empty()) {
       add_parameter(target, "mode", options.mode);
     }
@@ -99,7 +100,7 @@ Result<int> folder_make(Context& context, const FolderMakeOptions& options) {
 }
 
 Result<int> file_move(Context& context, const FileMoveOptions& options) {
-  std::string target = files_target(options.id, "/move", options.from, options.user);
+  std::string target = files_target(options.sandbox, "/move", options.from, options.user);
   add_parameter(target, "to", options.to);
   add_parameter(target, "overwrite", options.replace ? "1" : "0");
   RETURN_IF_ERROR(post(context, target));
@@ -108,7 +109,7 @@ Result<int> file_move(Context& context, const FileMoveOptions& options) {
 
 Result<int> file_mode(Context& context, const FileModeOptions& options) {
   for (const auto& path : options.paths) {
-    std::string target = files_target(options.id, "/chmod", path, options.user);
+    std::string target = files_target(options.sandbox, "/chmod", path, options.user);
     add_parameter(target, "mode", options.mode);
     target += options.recursive ? "&recursive=1" : "";
     RETURN_IF_ERROR(post(context, target));
@@ -117,7 +118,7 @@ Result<int> file_mode(Context& context, const FileModeOptions& options) {
 }
 
 Result<int> file_watch(Context& context, const FileWatchOptions& options) {
-  std::string target = files_target(options.id, "/watch", options.path, options.user);
+  std::string target = files_target(options.sandbox, "/watch", options.path, options.user);
   target += options.recursive ? "&recursive=1" : "";
   const auto show = [&](const StreamEvent& event) -> Result<bool> {
     ASSIGN_OR_RETURN(const auto change, wire::json::parse_object(event.data));

@@ -107,7 +107,7 @@ class Forwarder {
         add_parameter(query, "host", options_.host);
       }
       auto upgrade = Upgrade::begin(context_.http.endpoint(),
-                                    sandbox_target(options_.id, "/streams/tcp?" + query),
+                                    sandbox_target(options_.sandbox, "/streams/tcp?" + query),
                                     "sandbox-stream", {}, context_.interrupt);
       if (!upgrade && upgrade.error().code == ErrorCode::cancelled) {
         return {};
@@ -153,8 +153,7 @@ class Forwarder {
 
 Result<int> forward(Context& context, const ForwardOptions& options) {
   // A sandbox that is not there is told before anybody connects.
-  RETURN_IF_ERROR(
-      context.api.get_object(sandbox_target(options.id.substr(0, options.id.find('/')))));
+  RETURN_IF_ERROR(context.api.get_object(sandbox_target(options.sandbox.id)));
   Forwarder forwarder(context, options);
   RETURN_IF_ERROR(forwarder.open());
   RETURN_IF_ERROR(forwarder.run());

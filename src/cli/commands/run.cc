@@ -28,7 +28,7 @@ Result<int> run(Context& context, const RunOptions& options) {
   const std::string id = field_text(sandbox, "id");
   Result<int> outcome = 0;
   if (auto ready = wait_until_ready(context, id); ready) {
-    outcome = run_command(context, id, options.command, SandboxAfter::goes);
+    outcome = run_command(context, {.id = id}, options.command, SandboxAfter::goes);
   } else {
     outcome = std::unexpected(std::move(ready).error());
   }

@@ -61,7 +61,7 @@ Result<void> read_past(Context& context, AttachStream& stream, uint64_t end) {
 }  // namespace
 
 Result<int> session_logs(Context& context, const SessionLogsOptions& options) {
-  const std::string target = session_target(options.id, options.session);
+  const std::string target = session_target(options.sandbox, options.session);
   ASSIGN_OR_RETURN(const auto session, context.api.get_object(target));
   ASSIGN_OR_RETURN(const uint64_t end, log_field(session, "end_offset"));
   OutputQueue output(context.console);
@@ -82,7 +82,7 @@ Result<int> session_logs(Context& context, const SessionLogsOptions& options) {
 }
 
 Result<int> session_attach(Context& context, const SessionAttachOptions& options) {
-  const std::string target = session_target(options.id, options.session);
+  const std::string target = session_target(options.sandbox, options.session);
   ASSIGN_OR_RETURN(const auto session, context.api.get_object(target));
   ASSIGN_OR_RETURN(const uint64_t start, log_field(session, "start_offset"));
   ASSIGN_OR_RETURN(const uint64_t end, log_field(session, "end_offset"));
@@ -117,7 +117,7 @@ Result<int> session_attach(Context& context, const SessionAttachOptions& options
 }
 
 Result<int> session_write(Context& context, const SessionWriteOptions& options) {
-  const std::string target = session_target(options.id, options.session);
+  const std::string target = session_target(options.sandbox, options.session);
   HttpRequest request{.method = "POST",
                       .target = base::cat(target, "/stdin", options.end ? "?eof=1" : ""),
                       .headers = {{"Content-Type", "application/octet-stream"}}};

@@ -30,14 +30,15 @@ Result<int> session_start(Context& context, const SessionStartOptions& options) 
   if (options.log_limit_mb) {
     start.log_limit_bytes = *options.log_limit_mb * kBytesPerMegabyte;
   }
-  ASSIGN_OR_RETURN(const auto session, start_session(context, options.id, options.command, start));
+  ASSIGN_OR_RETURN(const auto session,
+                   start_session(context, options.sandbox, options.command, start));
   RETURN_IF_ERROR(
       print_value(context, session, escape_for_terminal(field_text(session, "id")) + "\n"));
   return 0;
 }
 
 Result<int> session_list(Context& context, const SessionListOptions& options) {
-  const std::string path = sandbox_target(options.id, "/sessions");
+  const std::string path = sandbox_target(options.sandbox, "/sessions");
   ASSIGN_OR_RETURN(const auto items, context.api.get_list(path, "", SIZE_MAX, 0));
   if (options.quiet) {
     RETURN_IF_ERROR(context.console.write_out(field_lines(items, "id")));
@@ -48,7 +49,7 @@ Result<int> session_list(Context& context, const SessionListOptions& options) {
 }
 
 Result<int> session_get(Context& context, const SessionGetOptions& options) {
-  const std::string target = session_target(options.id, options.session);
+  const std::string target = session_target(options.sandbox, options.session);
   const auto end = context.clock.steady() + std::chrono::seconds(options.wait_sec);
   int64_t left = options.wait_sec;
   Progress progress(context.console, context.clock);
@@ -69,13 +70,13 @@ Result<int> session_get(Context& context, const SessionGetOptions& options) {
 }
 
 Result<int> session_kill(Context& context, const SessionKillOptions& options) {
-  RETURN_IF_ERROR(post(context, session_target(options.id, options.session, "/kill"),
+  RETURN_IF_ERROR(post(context, session_target(options.sandbox, options.session, "/kill"),
                        {{"signal", options.signal}}));
   return 0;
 }
 
 Result<int> session_resize(Context& context, const SessionResizeOptions& options) {
-  RETURN_IF_ERROR(post(context, session_target(options.id, options.session, "/resize"),
+  RETURN_IF_ERROR(post(context, session_target(options.sandbox, options.session, "/resize"),
                        {{"cols", options.columns}, {"rows", options.rows}}));
   return 0;
 }
@@ -83,7 +84,7 @@ Result<int> session_resize(Context& context, const SessionResizeOptions& options
 Result<int> session_remove(Context& context, const SessionRemoveOptions& options) {
   int exit_code = 0;
   for (const auto& name : options.sessions) {
-    const auto gone = context.api.remove(session_target(options.id, name), 0);
+    const auto gone = context.api.remove(session_target(options.sandbox, name), 0);
     if (gone) {
       RETURN_IF_ERROR(context.console.write_out(escape_for_terminal(name) + "\n"));
       continue;

@@ -14,7 +14,7 @@ std::string terminal_target(const ShellOptions& options, const std::string& name
   const TerminalSize size = terminal_size();
   std::string query = base::cat("cols=", size.columns, "&rows=", size.rows);
   add_parameter(query, "session", name);
-  return sandbox_target(options.id, "/terminal?" + query);
+  return sandbox_target(options.sandbox, "/terminal?" + query);
 }
 
 }  // namespace
@@ -25,8 +25,9 @@ Result<int> shell(Context& context, const ShellOptions& options) {
   AttachStream stream(context, terminal_target(options, name), std::nullopt, output);
   RETURN_IF_ERROR(stream.open());
   // A reconnect must find this shell, not make another one of its name.
-  ASSIGN_OR_RETURN(const auto session, context.api.get_object(session_target(options.id, name)));
-  stream.resume_at(session_target(options.id, field_text(session, "id"), "/attach"));
+  ASSIGN_OR_RETURN(const auto session,
+                   context.api.get_object(session_target(options.sandbox, name)));
+  stream.resume_at(session_target(options.sandbox, field_text(session, "id"), "/attach"));
   Result<PumpOutcome> outcome;
   {
     std::unique_ptr<RawTerminal> terminal;
@@ -45,7 +46,9 @@ Result<int> shell(Context& context, const ShellOptions& options) {
     return kExitSignalBase + outcome->signal;
   }
   if (outcome->left) {
-    context.console.note(base::cat("left; the shell goes on: sandbox shell ", options.id,
+    context.console.note(base::cat("left; the shell goes on: sandbox shell ", options.sandbox.id,
+                                   options.sandbox.container.empty() ? "" : " --container ",
+                                   options.sandbox.container,
                                    options.session.empty() ? "" : " --session ", options.session));
     return 0;
   }

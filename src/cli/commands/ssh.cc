@@ -175,13 +175,13 @@ class Proxy {
 }  // namespace
 
 Result<int> ssh(Context& context, const SshOptions& options) {
-  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.id));
+  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox.id));
   std::vector<std::string> words{"ssh"};
   for (const Setting& setting : settings) {
     words.emplace_back("-o");
     words.push_back(base::cat(setting.name, "=", setting.value));
   }
-  words.push_back(base::cat("sandbox@", options.id));
+  words.push_back(base::cat("sandbox@", options.sandbox.id));
   words.insert(words.end(), options.command.argv.begin(), options.command.argv.end());
   std::vector<char*> argv;
   for (std::string& word : words) {
@@ -198,10 +198,10 @@ Result<int> ssh(Context& context, const SshOptions& options) {
 
 Result<int> ssh_config(Context& context, const SshConfigOptions& options) {
   // Says so now where the sandbox is not there or SSH is off.
-  RETURN_IF_ERROR(new_session(context, options.id));
-  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.id));
-  std::string text = base::cat("Host ", options.name.empty() ? options.id : options.name,
-                               "\n  HostName ", options.id, "\n  User sandbox\n");
+  RETURN_IF_ERROR(new_session(context, options.sandbox.id));
+  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox.id));
+  std::string text = base::cat("Host ", options.name.empty() ? options.sandbox.id : options.name,
+                               "\n  HostName ", options.sandbox.id, "\n  User sandbox\n");
   for (const Setting& setting : settings) {
     text += base::cat("  ", setting.name, " ", setting.value, "\n");
   }
@@ -211,13 +211,13 @@ Result<int> ssh_config(Context& context, const SshConfigOptions& options) {
 
 Result<int> ssh_proxy(Context& context, const SshProxyOptions& options) {
   if (options.host_key) {
-    ASSIGN_OR_RETURN(const auto session, new_session(context, options.id));
+    ASSIGN_OR_RETURN(const auto session, new_session(context, options.sandbox.id));
     RETURN_IF_ERROR(
         context.console.write_out(base::cat("* ", field_text(session, "hostKey"), "\n")));
     return 0;
   }
   ASSIGN_OR_RETURN(const auto socket,
-                   WebSocket::connect(context.http.endpoint(), sandbox_target(options.id, "/ssh"),
+                   WebSocket::connect(context.http.endpoint(), sandbox_target(options.sandbox.id, "/ssh"),
                                       context.interrupt, context.random));
   return Proxy(context, *socket).run();
 }
