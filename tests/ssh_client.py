@@ -25,12 +25,13 @@ def make_instance(name: str, subnet: str, id_base: int, **ssh_options) -> instan
 class Ssh:
     """The clients' command lines for one sandbox."""
 
-    def __init__(self, api, box: str, folder: Path):
-        self.api, self.box, self.folder = api, box, folder
+    def __init__(self, api, box: str, folder: Path, container: str | None = None):
+        self.api, self.box, self.folder, self.container = api, box, folder, container
         self.known_hosts = folder / "known_hosts"
 
     def session(self) -> dict:
-        answer = self.api.post(f"/sandboxes/{self.box}/ssh-session")
+        query = f"?container={self.container}" if self.container else ""
+        answer = self.api.post(f"/sandboxes/{self.box}/ssh-session{query}")
         assert answer.status_code == 200, answer.text
         told = answer.json()
         self.known_hosts.write_text(f"[{told['host']}]:{told['port']} {told['hostKey']}\n")

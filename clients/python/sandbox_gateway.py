@@ -1737,10 +1737,12 @@ class _SandboxCalls:
         return (yield from _ask_json(_Request("POST", target, repeat=True)))
 
     @_operation
-    def ssh_session(self) -> Plan[dict[str, Any]]:
+    def ssh_session(self, container: str | None = None) -> Plan[dict[str, Any]]:
         """A way in by SSH: `token` is the user name, good for `expiresIn` seconds at `host` and
-        `port`, whose key is `hostKey` (a line of known_hosts without the name)."""
-        return (yield from _ask_json(_Request("POST", _path(self.id, "/ssh-session"), repeat=True)))
+        `port`, whose key is `hostKey` (a line of known_hosts without the name). `container` names
+        one of a sandbox with several."""
+        target = _with_query(_path(self.id, "/ssh-session"), _without_none({"container": container}))
+        return (yield from _ask_json(_Request("POST", target, repeat=True)))
 
     @_operation
     def audit_logs(self, *, event: str | None = None,

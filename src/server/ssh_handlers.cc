@@ -8,6 +8,7 @@
 #include "server/handlers.h"
 #include "server/relay_ssh.h"
 #include "server/websocket.h"
+#include "service/containers.h"
 #include "service/ssh.h"
 #include "service/ssh_request.h"
 
@@ -63,6 +64,7 @@ void enter(Exchange& exchange, const Ssh::Connection& connection) {
   exchange.set_remote(caller.remote);
   exchange.set_caller(std::move(caller));
   exchange.audit().sandbox = connection.sandbox();
+  exchange.choose_container(connection.container());
 }
 
 // The connection whose channel is asked for.
@@ -154,8 +156,9 @@ Task<void> hold_connection(service::LivePtr live, net::Stream& front) {
   co_await both.join();
 }
 
-Task<Result<service::Caller>> let_in(Application& application, Ssh& ssh, Exchange& exchange,
-                                     std::string& sandbox) {
+// Who shows a token, and for what, as it is now.
+Task<Result<service::SshTokens::Pass>> let_in(Application& application, Ssh& ssh,
+                                              Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto pass, ssh.verify(bearer_of(exchange.request())));
   auto caller = application.access.look_again(pass.caller);
   if (!caller && !application.replicas.alone()) {
@@ -167,20 +170,29 @@ Task<Result<service::Caller>> let_in(Application& application, Ssh& ssh, Exchang
     co_return base::fail(ErrorCode::unauthenticated,
                          "who asked for the token may not use the sandbox any more");
   }
-  caller->remote = client_address(exchange.request());
-  sandbox = std::move(pass.sandbox);
-  co_await application.sandboxes.look(sandbox, service::Sandboxes::Look::usable);
-  co_return std::move(*caller);
+  pass.caller = std::move(*caller);
+  pass.caller.remote = client_address(exchange.request());
+  co_await application.sandboxes.look(pass.sandbox, service::Sandboxes::Look::usable);
+  co_return pass;
+}
+
+// A token for what the request asks for: the sandbox, and the container of it that it names.
+Result<std::string> issue_token(const Ssh& ssh, const Exchange& exchange,
+                                const service::SandboxRow& row) {
+  ASSIGN_OR_RETURN(const auto asked, exchange.request().parameter("container"));
+  const std::string container = asked.value_or("");
+  RETURN_IF_ERROR(service::container_number(row, container));
+  return ssh.issue(exchange.caller(), row.id, container);
 }
 
 }  // namespace
 
 Task<Result<void>> ssh_session(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container"}));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   CO_ASSIGN_OR_RETURN(const Ssh* const ssh, front_of(application));
-  CO_ASSIGN_OR_RETURN(const auto token, ssh->issue(exchange.caller(), use.live()->row.id));
+  CO_ASSIGN_OR_RETURN(const auto token, issue_token(*ssh, exchange, use.live()->row));
   co_return co_await exchange.answer_json(
       200, wire::json::serialize(wire::json::Object{{"token", token},
                                                     {"expiresIn", service::SshTokens::kLifetimeSec},
@@ -190,12 +202,12 @@ Task<Result<void>> ssh_session(Application& application, Exchange& exchange) {
 }
 
 Task<Result<void>> ssh_tunnel(Application& application, Exchange& exchange) {
-  CO_RETURN_IF_ERROR(exchange.check_parameters({"ticket"}));
+  CO_RETURN_IF_ERROR(exchange.check_parameters({"container", "ticket"}));
   CO_ASSIGN_OR_RETURN(const Handshake handshake, check_handshake(exchange.request()));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   CO_ASSIGN_OR_RETURN(Ssh* const ssh, front_of(application));
-  CO_ASSIGN_OR_RETURN(const auto token, ssh->issue(exchange.caller(), use.live()->row.id));
+  CO_ASSIGN_OR_RETURN(const auto token, issue_token(*ssh, exchange, use.live()->row));
   CO_ASSIGN_OR_RETURN(auto pair, base::sys::make_socket_pair(SOCK_STREAM));
   CO_RETURN_IF_ERROR(base::sys::set_nonblocking(pair.first.get()));
   CO_RETURN_IF_ERROR(ssh->hand_over(std::move(pair.second), token, exchange.remote()));
@@ -253,17 +265,16 @@ Task<Result<void>> ssh_connect(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(exchange.check_parameters({}));
   CO_ASSIGN_OR_RETURN(Ssh* const ssh, front_of(application));
   exchange.set_remote(client_address(exchange.request()));
-  std::string sandbox;
-  auto caller = co_await let_in(application, *ssh, exchange, sandbox);
-  if (!caller) {
+  auto pass = co_await let_in(application, *ssh, exchange);
+  if (!pass) {
     ++ssh->counts().refused;
-    co_return std::unexpected(std::move(caller).error());
+    co_return std::unexpected(std::move(pass).error());
   }
-  CO_ASSIGN_OR_RETURN(const auto use, application.sandboxes.use(*caller, sandbox));
+  CO_ASSIGN_OR_RETURN(const auto use, application.sandboxes.use(pass->caller, pass->sandbox));
   CO_RETURN_IF_ERROR(ssh->check_room());
   CO_ASSIGN_OR_RETURN(const auto held,
-                      application.limiter.hold(*caller, service::Limiter::Kind::streams));
-  const Ssh::Connection connection(*ssh, std::move(sandbox), std::move(*caller));
+                      application.limiter.hold(pass->caller, service::Limiter::Kind::streams));
+  const Ssh::Connection connection(*ssh, std::move(*pass));
   enter(exchange, connection);
   begin_action(application, exchange);
   exchange.mark_endless();

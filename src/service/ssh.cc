@@ -29,11 +29,8 @@ Result<void> Ssh::check_room() const {
   return {};
 }
 
-Ssh::Connection::Connection(Ssh& ssh, std::string sandbox, Caller caller)
-    : ssh_(ssh),
-      sandbox_(std::move(sandbox)),
-      caller_(std::move(caller)),
-      secret_(base::new_secret(ssh.context_.random)) {
+Ssh::Connection::Connection(Ssh& ssh, SshTokens::Pass pass)
+    : ssh_(ssh), pass_(std::move(pass)), secret_(base::new_secret(ssh.context_.random)) {
   ssh_.connections_[secret_] = this;
 }
 

@@ -36,10 +36,10 @@ class Ssh {
 
   [[nodiscard]] const Settings& settings() const { return settings_; }
   [[nodiscard]] const SshHostKey& key() const { return key_; }
-  // A token for that sandbox, which the caller may use.
-  [[nodiscard]] base::Result<std::string> issue(const Caller& caller,
-                                                const std::string& sandbox) const {
-    return tokens_.issue(caller, sandbox, context_.now_ms());
+  // A token for that sandbox, which the caller may use, and the container of it that is meant.
+  [[nodiscard]] base::Result<std::string> issue(const Caller& caller, const std::string& sandbox,
+                                                const std::string& container) const {
+    return tokens_.issue(caller, sandbox, container, context_.now_ms());
   }
   [[nodiscard]] base::Result<SshTokens::Pass> verify(std::string_view token) const {
     return tokens_.verify(token, context_.now_ms());
@@ -67,19 +67,20 @@ class Ssh {
   // A client's connection, while the request that made it is open.
   class Connection {
    public:
-    Connection(Ssh& ssh, std::string sandbox, Caller caller);
+    Connection(Ssh& ssh, SshTokens::Pass pass);
     Connection(const Connection&) = delete;
     Connection& operator=(const Connection&) = delete;
     ~Connection() { ssh_.connections_.erase(secret_); }
 
     [[nodiscard]] const std::string& secret() const { return secret_; }
-    [[nodiscard]] const std::string& sandbox() const { return sandbox_; }
-    [[nodiscard]] const Caller& caller() const { return caller_; }
+    [[nodiscard]] const std::string& sandbox() const { return pass_.sandbox; }
+    // Empty: its first.
+    [[nodiscard]] const std::string& container() const { return pass_.container; }
+    [[nodiscard]] const Caller& caller() const { return pass_.caller; }
 
    private:
     Ssh& ssh_;
-    std::string sandbox_;
-    Caller caller_;
+    SshTokens::Pass pass_;
     std::string secret_;
   };
   // nullptr: there is none (any more).

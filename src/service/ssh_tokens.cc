@@ -41,16 +41,20 @@ std::string SshTokens::signature_of(std::string_view text) const {
 }
 
 Result<std::string> SshTokens::issue(const Caller& caller, std::string_view sandbox,
-                                     int64_t now_ms) const {
+                                     std::string_view container, int64_t now_ms) const {
   const int64_t now = now_ms / kMsPerSecond;
-  const std::string claims = wire::json::serialize(wire::json::Object{
+  wire::json::Object claims{
       {"aud", kAudience},
       {"sub", sandbox},
       {"iat", now},
       {"exp", now + kLifetimeSec},
       {"caller", caller_text(caller)},
-  });
-  std::string token = base::cat(base::base64url(kHead), ".", base::base64url(claims));
+  };
+  if (!container.empty()) {
+    claims["container"] = container;
+  }
+  std::string token =
+      base::cat(base::base64url(kHead), ".", base::base64url(wire::json::serialize(claims)));
   token += base::cat(".", signature_of(token));
   if (token.size() > kBytesMax) {
     return base::fail(ErrorCode::conflict, "the caller's groups do not fit an SSH user name");
@@ -84,6 +88,8 @@ Result<SshTokens::Pass> SshTokens::verify(std::string_view token, int64_t now_ms
   ASSIGN_OR_RETURN(const auto caller, reader.required<std::string>("caller"));
   Pass pass;
   ASSIGN_OR_RETURN(pass.sandbox, reader.required<std::string>("sub"));
+  ASSIGN_OR_RETURN(auto container, reader.optional<std::string>("container"));
+  pass.container = std::move(container).value_or("");
   const int64_t now = now_ms / kMsPerSecond;
   // One from the future (a clock was set back) would live too long.
   if (audience != kAudience || issued > now + kLifetimeSec) {

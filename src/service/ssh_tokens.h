@@ -19,12 +19,14 @@ class SshTokens {
 
   explicit SshTokens(const SecretBox& secrets);
 
-  // Never begins with '-'. conflict: it would be longer than kBytesMax.
+  // Into that container, the first one where none is named. Never begins with '-'. conflict: it
+  // would be longer than kBytesMax.
   [[nodiscard]] base::Result<std::string> issue(const Caller& caller, std::string_view sandbox,
-                                                int64_t now_ms) const;
+                                                std::string_view container, int64_t now_ms) const;
 
   struct Pass {
     std::string sandbox;
+    std::string container;
     Caller caller;  // as it was; Access::look_again() says what it is now
   };
   // unauthenticated, with a sentence that may be shown to whoever presented it.

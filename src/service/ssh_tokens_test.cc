@@ -31,7 +31,7 @@ class SshToken : public testing::Test {
 };
 
 TEST_F(SshToken, opens_one_sandbox_in_the_name_of_who_asked) {
-  const auto token = tokens_of('k').issue(caller(), "sbx-1", kNow);
+  const auto token = tokens_of('k').issue(caller(), "sbx-1", "", kNow);
   ASSERT_TRUE(token);
   EXPECT_TRUE(token->starts_with("eyJ"));
   const auto pass = tokens_of('k').verify(*token, kNow + kLifetimeMs - 1000);
@@ -41,23 +41,27 @@ TEST_F(SshToken, opens_one_sandbox_in_the_name_of_who_asked) {
   EXPECT_EQ(pass->caller.token_id, "tok-1");
   EXPECT_EQ(pass->caller.memberships.size(), 1U);
   EXPECT_EQ(pass->caller.remote, "");
+  EXPECT_EQ(pass->container, "");
+  const auto into = tokens_of('k').issue(caller(), "sbx-1", "db", kNow);
+  ASSERT_TRUE(into);
+  EXPECT_EQ(tokens_of('k').verify(*into, kNow)->container, "db");
 }
 
 TEST_F(SshToken, ends_in_time) {
-  const auto token = tokens_of('k').issue(caller(), "sbx-1", kNow);
+  const auto token = tokens_of('k').issue(caller(), "sbx-1", "", kNow);
   EXPECT_TRUE(is_refused(tokens_of('k').verify(*token, kNow + kLifetimeMs)));
   // A clock that was set back does not make it live longer.
   EXPECT_TRUE(is_refused(tokens_of('k').verify(*token, kNow - kLifetimeMs - 1000)));
 }
 
 TEST_F(SshToken, of_another_store_opens_nothing) {
-  const auto token = tokens_of('k').issue(caller(), "sbx-1", kNow);
+  const auto token = tokens_of('k').issue(caller(), "sbx-1", "", kNow);
   EXPECT_TRUE(is_refused(tokens_of('x').verify(*token, kNow)));
 }
 
 TEST_F(SshToken, with_one_bit_changed_opens_nothing) {
   const SshTokens tokens = tokens_of('k');
-  const auto token = tokens.issue(caller(), "sbx-1", kNow);
+  const auto token = tokens.issue(caller(), "sbx-1", "", kNow);
   for (size_t at = 0; at < token->size(); ++at) {
     std::string changed = *token;
     changed[at] = static_cast<char>(changed[at] ^ 1);
@@ -67,7 +71,7 @@ TEST_F(SshToken, with_one_bit_changed_opens_nothing) {
 
 TEST_F(SshToken, that_names_another_algorithm_or_is_cut_opens_nothing) {
   const SshTokens tokens = tokens_of('k');
-  const auto token = tokens.issue(caller(), "sbx-1", kNow);
+  const auto token = tokens.issue(caller(), "sbx-1", "", kNow);
   const std::string body = token->substr(token->find('.') + 1);
   const std::string none = base::base64url(R"({"alg":"none","typ":"JWT"})");
   for (const std::string& one :
@@ -82,7 +86,7 @@ TEST_F(SshToken, that_names_another_algorithm_or_is_cut_opens_nothing) {
 TEST_F(SshToken, is_not_made_longer_than_a_user_name_may_be) {
   Caller one = caller();
   one.subject = std::string(SshTokens::kBytesMax, 's');
-  EXPECT_FALSE(tokens_of('k').issue(one, "sbx-1", kNow));
+  EXPECT_FALSE(tokens_of('k').issue(one, "sbx-1", "", kNow));
 }
 
 }  // namespace

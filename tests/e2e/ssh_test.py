@@ -550,6 +550,39 @@ def test_a_plain_ssh_finds_the_entry(cli, box, tmp_path):
     assert cli.variables["SANDBOX_GATEWAY_TOKEN"] not in text
 
 
+def test_a_container_of_several(api, cli, tmp_path):
+    services = {name: {"image": deployment.IMAGE, "hostname": name, "command": ["sleep", "1000"]}
+                for name in ("main", "db")}
+    made = api.post("/sandboxes?wait=60", {"cpus": 1, "memory_mb": 256, "compose": {
+        "files": [json.dumps({"services": services})]}}).json()
+    assert made["state"] == "ready", made
+    box = made["id"]
+    try:
+        main, into = (ssh_client.Ssh(api, box, tmp_path, name) for name in (None, "db"))
+        assert main.run("hostname").stdout == b"main\n"
+        assert into.run("hostname; echo in-db > /tmp/here").stdout == b"db\n"
+        with shell(into) as terminal:
+            terminal.type(b"PS1=; stty -echo; echo at-$(hostname)\n")
+            terminal.read_until(b"at-db")
+        options, host = into.copy_target()
+        copied = subprocess.run(["scp", "-q", *options, f"{host}:/tmp/here", tmp_path / "got"],
+                                env=ssh_client.environment(), timeout=60, check=False)
+        assert copied.returncode == 0 and (tmp_path / "got").read_text() == "in-db\n"
+        assert main.run("test -e /tmp/here").returncode == 1
+        assert cli("ssh", box, "--container", "db", "--", "hostname").stdout == b"db\n"
+        entry = cli("ssh-config", box, "--name", "db", "--container", "db")
+        (tmp_path / "config").write_bytes(entry.stdout)
+        done = subprocess.run(["ssh", "-F", tmp_path / "config", "-o", "BatchMode=yes", "db",
+                               "hostname"], env=cli.variables, capture_output=True, timeout=60,
+                              check=False)
+        assert done.stdout == b"db\n", done.stderr
+        assert error_of(api.post(f"/sandboxes/{box}/ssh-session?container=no")) == (
+            422, "invalid_field")
+        assert cli("ssh", box, "--container", "no", "--", "true").returncode == 255
+    finally:
+        api.remove(box)
+
+
 def test_without_a_front_it_says_so(api, box, deployed):
     deployed.ssh.stop()
     try:

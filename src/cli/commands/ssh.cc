@@ -65,13 +65,16 @@ struct Setting {
 };
 
 // What makes ssh(1) come through the gateway and know its host key.
-Result<std::vector<Setting>> settings_of(const Context& context, const std::string& id) {
-  ASSIGN_OR_RETURN(auto proxy, own_command(context, base::cat("ssh-proxy ", shell_word(id))));
-  ASSIGN_OR_RETURN(auto key,
-                   own_command(context, base::cat("ssh-proxy --host-key ", shell_word(id))));
+Result<std::vector<Setting>> settings_of(const Context& context, const SandboxTarget& sandbox) {
+  std::string words = shell_word(sandbox.id);
+  if (!sandbox.container.empty()) {
+    words += base::cat(" --container ", shell_word(sandbox.container));
+  }
+  ASSIGN_OR_RETURN(auto proxy, own_command(context, "ssh-proxy " + words));
+  ASSIGN_OR_RETURN(auto key, own_command(context, "ssh-proxy --host-key " + words));
   return std::vector<Setting>{{"ProxyCommand", std::move(proxy)},
                               {"KnownHostsCommand", std::move(key)},
-                              {"HostKeyAlias", id},
+                              {"HostKeyAlias", sandbox.id},
                               {"UserKnownHostsFile", "/dev/null"},
                               {"GlobalKnownHostsFile", "/dev/null"},
                               {"StrictHostKeyChecking", "yes"},
@@ -80,10 +83,10 @@ Result<std::vector<Setting>> settings_of(const Context& context, const std::stri
                               {"ServerAliveInterval", "15"}};
 }
 
-Result<wire::json::Object> new_session(Context& context, const std::string& id) {
+Result<wire::json::Object> new_session(Context& context, const SandboxTarget& sandbox) {
   ASSIGN_OR_RETURN(
       auto answer,
-      context.api.call_json({.method = "POST", .target = sandbox_target(id, "/ssh-session")},
+      context.api.call_json({.method = "POST", .target = sandbox_target(sandbox, "/ssh-session")},
                             Repeat::no));
   if (!answer.is_object()) {
     return base::fail(ErrorCode::internal, "the gateway's answer is not an SSH session");
@@ -175,7 +178,7 @@ class Proxy {
 }  // namespace
 
 Result<int> ssh(Context& context, const SshOptions& options) {
-  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox.id));
+  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox));
   std::vector<std::string> words{"ssh"};
   for (const Setting& setting : settings) {
     words.emplace_back("-o");
@@ -198,8 +201,8 @@ Result<int> ssh(Context& context, const SshOptions& options) {
 
 Result<int> ssh_config(Context& context, const SshConfigOptions& options) {
   // Says so now where the sandbox is not there or SSH is off.
-  RETURN_IF_ERROR(new_session(context, options.sandbox.id));
-  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox.id));
+  RETURN_IF_ERROR(new_session(context, options.sandbox));
+  ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox));
   std::string text = base::cat("Host ", options.name.empty() ? options.sandbox.id : options.name,
                                "\n  HostName ", options.sandbox.id, "\n  User sandbox\n");
   for (const Setting& setting : settings) {
@@ -211,14 +214,14 @@ Result<int> ssh_config(Context& context, const SshConfigOptions& options) {
 
 Result<int> ssh_proxy(Context& context, const SshProxyOptions& options) {
   if (options.host_key) {
-    ASSIGN_OR_RETURN(const auto session, new_session(context, options.sandbox.id));
+    ASSIGN_OR_RETURN(const auto session, new_session(context, options.sandbox));
     RETURN_IF_ERROR(
         context.console.write_out(base::cat("* ", field_text(session, "hostKey"), "\n")));
     return 0;
   }
-  ASSIGN_OR_RETURN(const auto socket,
-                   WebSocket::connect(context.http.endpoint(), sandbox_target(options.sandbox.id, "/ssh"),
-                                      context.interrupt, context.random));
+  ASSIGN_OR_RETURN(const auto socket, WebSocket::connect(context.http.endpoint(),
+                                                         sandbox_target(options.sandbox, "/ssh"),
+                                                         context.interrupt, context.random));
   return Proxy(context, *socket).run();
 }
 
