@@ -17,7 +17,7 @@ Longer than 600 lines because it is one file on purpose: it is fetched from a ga
 every call is written once, as a generator (a "plan") that yields steps (send this request, sleep,
 read on) and gets their outcomes. `@_operation` and `@_flow` make methods of plans: on a `Sandbox`
 they are carried out at once by `Gateway`, on an `AsyncSandbox` they are awaited from
-`AsyncGateway`. Only these two, near the end, do any I/O.
+`AsyncGateway`. Only these two, near the end, do any I/O, and forwarded ports.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ import json
 import os
 import random
 import re
+import socket
 import ssl
 import stat as stat_bits
 import tarfile
@@ -51,17 +52,21 @@ from typing import Any, BinaryIO, Concatenate, Self, cast, overload
 from urllib.parse import quote, urlencode, urlsplit
 
 import anyio
+import anyio.abc
+import anyio.from_thread
 import anyio.to_thread
+import httpcore
 import httpx
 
 __version__ = "0.2.0"
 __all__ = [
-    "AsyncBuilds", "AsyncFiles", "AsyncGateway", "AsyncImages", "AsyncSandbox", "AsyncSession",
-    "AsyncSessions", "AsyncSignIns", "AsyncTeams", "AsyncTokens", "Build", "BuildFailed", "Builds",
-    "CommandError", "Conflict", "ConnectionFailed", "Event", "FileChange", "FileEntry", "Files",
-    "Forbidden", "Gateway", "GatewayError", "Image", "Images", "InternalError", "InvalidRequest",
-    "NotFound", "NotReady", "NotSupported", "Overloaded", "Result", "Sandbox", "SandboxFailed",
-    "Session", "SessionExited", "Sessions", "SignIns", "StorageFull", "Teams", "Token", "Tokens",
+    "AsyncBuilds", "AsyncFiles", "AsyncForward", "AsyncGateway", "AsyncImages", "AsyncSandbox",
+    "AsyncSession", "AsyncSessions", "AsyncSignIns", "AsyncTeams", "AsyncTokens", "Build",
+    "BuildFailed", "Builds", "CommandError", "Conflict", "ConnectionFailed", "Event",
+    "FileChange", "FileEntry", "Files", "Forbidden", "Forward", "Gateway", "GatewayError",
+    "Image", "Images", "InternalError", "InvalidRequest", "NotFound", "NotReady",
+    "NotSupported", "Overloaded", "Result", "Sandbox", "SandboxFailed", "Session",
+    "SessionExited", "Sessions", "SignIns", "StorageFull", "Teams", "Token", "Tokens",
     "Unauthenticated", "Unavailable", "UnsafeArchive", "WaitTimeout",
 ]
 
@@ -94,6 +99,9 @@ _OUTPUT_BYTES_MAX = 32 << 20  # of a Result: what the gateway's own limit for `r
 _INLINE_STDIN_MAX = 4 << 20
 # A command that may not last longer than this needs no signs of life on its way.
 _SHORT_COMMAND_SEC = 10.0
+# Connections of one forwarded port at once; more wait until others have ended.
+_FORWARDED_MAX = 128
+_STREAM_CHUNK = 64 << 10
 # What a folder from a sandbox may fill on this machine unless the caller says otherwise.
 DOWNLOAD_BYTES_MAX = 64 << 30
 _DOWNLOAD_MEMBERS_MAX = 5_000_000
@@ -1741,7 +1749,8 @@ class _SandboxCalls:
         """A way in by SSH: `token` is the user name, good for `expiresIn` seconds at `host` and
         `port`, whose key is `hostKey` (a line of known_hosts without the name). `container` names
         one of a sandbox with several."""
-        target = _with_query(_path(self.id, "/ssh-session"), _without_none({"container": container}))
+        query = _without_none({"container": container})
+        target = _with_query(_path(self.id, "/ssh-session"), query)
         return (yield from _ask_json(_Request("POST", target, repeat=True)))
 
     @_operation
@@ -2760,11 +2769,50 @@ class Sandbox(_SandboxCalls, _Sync):
         """The same sandbox for use with `await`, with connections of its own."""
         return AsyncSandbox(self._gateway.as_async(), self.data)
 
+    def forward(self, port: int, *, local_port: int = 0, host: str | None = None,
+                container: str | None = None) -> Forward:
+        """That port in the sandbox as a port of 127.0.0.1 here, in a `with` block. `local_port` 0
+        is a free one; `host` is another host as the sandbox sees it."""
+        return Forward(self, port, local_port=local_port, host=host, container=container)
+
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.delete()
+
+
+class Forward:
+    """A forwarded port while its `with` block lasts, served by a thread of its own. `port` and
+    `address` are where it listens, `error` is why the last connection that failed could not be
+    made."""
+
+    def __init__(self, sandbox: Sandbox, port: int, **options: Any):
+        self._forward = AsyncForward(sandbox.as_async(), port, **options)
+        self._stack = contextlib.ExitStack()
+
+    @property
+    def port(self) -> int:
+        return self._forward.port
+
+    @property
+    def address(self) -> str:
+        return self._forward.address
+
+    @property
+    def error(self) -> GatewayError | None:
+        return self._forward.error
+
+    def __enter__(self) -> Self:
+        with contextlib.ExitStack() as stack:
+            portal = stack.enter_context(anyio.from_thread.start_blocking_portal())
+            stack.callback(portal.call, self._forward.gateway.close)
+            stack.enter_context(portal.wrap_async_context_manager(self._forward))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
 
 
 class Session(_SessionCalls, _Sync):
@@ -2944,6 +2992,12 @@ class AsyncSandbox(_SandboxCalls, _Async):
         self.fs = AsyncFiles(gateway, self.id)
         self.sessions = AsyncSessions(gateway, self.id)
 
+    def forward(self, port: int, *, local_port: int = 0, host: str | None = None,
+                container: str | None = None) -> AsyncForward:
+        """That port in the sandbox as a port of 127.0.0.1 here, in an `async with` block; as
+        `Sandbox.forward`."""
+        return AsyncForward(self, port, local_port=local_port, host=host, container=container)
+
     async def __aenter__(self) -> Self:
         return self
 
@@ -2951,6 +3005,87 @@ class AsyncSandbox(_SandboxCalls, _Async):
         # Also when the block was cancelled: the sandbox is not left behind.
         with anyio.move_on_after(_CLEANUP_TIMEOUT + _WAIT_STEP, shield=True):
             await self.delete()
+
+
+class AsyncForward:
+    """`Forward` with `async with`."""
+
+    def __init__(self, sandbox: AsyncSandbox, port: int, *, local_port: int = 0,
+                 host: str | None = None, container: str | None = None):
+        self.gateway: AsyncGateway = sandbox._gateway
+        self.port = local_port
+        self.error: GatewayError | None = None
+        self._sandbox = sandbox
+        self._target = _with_query(_path(sandbox.id, "/streams/tcp"), _without_none(
+            {"port": port, "host": host, "container": container}))
+        self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        await self._sandbox.refresh()  # one that is not there is told before anybody connects
+        async with contextlib.AsyncExitStack() as stack:
+            listener = await stack.enter_async_context(await anyio.create_tcp_listener(
+                local_host="127.0.0.1", local_port=self.port))
+            self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
+            group = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(group.cancel_scope.cancel)  # its exit waits for all of them
+            limit = anyio.Semaphore(_FORWARDED_MAX)
+            group.start_soon(listener.serve, functools.partial(self._serve, limit))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def _serve(self, limit: anyio.Semaphore, local: anyio.abc.ByteStream) -> None:
+        async with limit, local:
+            try:
+                await self._join(local)
+            except GatewayError as error:
+                self.error = error
+            except httpx.RequestError as error:
+                self.error = _connection_failed(error, self.gateway.url)
+            except (OSError, httpcore.NetworkError, anyio.BrokenResourceError):
+                pass  # that one end is gone is how many connections end
+
+    async def _join(self, local: anyio.abc.ByteStream) -> None:
+        response = await self.gateway._send(_Request("GET", self._target, headers={
+            "Connection": "Upgrade", "Upgrade": "sandbox-stream"}))
+        try:
+            if response.status_code != 101:
+                await response.aread()
+                _raise_for(response)
+                raise ConnectionFailed("the gateway did not switch to a stream: a proxy?",
+                                       code="connection_failed")
+            remote = response.extensions["network_stream"]
+            async with anyio.create_task_group() as group:
+                group.start_soon(self._send, local, remote, group.cancel_scope)
+                try:
+                    while piece := await remote.read(_STREAM_CHUNK):
+                        await local.send(piece)
+                    await local.send_eof()
+                except (OSError, httpcore.NetworkError, anyio.BrokenResourceError):
+                    group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                await response.aclose()
+
+    @staticmethod
+    async def _send(local: anyio.abc.ByteStream, remote: Any, both: anyio.CancelScope) -> None:
+        """What comes here goes there. The end of it is passed on; over TLS, where one direction
+        cannot end alone, it ends both."""
+        try:
+            async for piece in local:
+                await remote.write(piece)
+            if remote.get_extra_info("ssl_object") is None:
+                remote.get_extra_info("socket").shutdown(socket.SHUT_WR)
+            else:
+                both.cancel()
+        except (OSError, httpcore.NetworkError, anyio.BrokenResourceError):
+            both.cancel()
 
 
 class AsyncSession(_SessionCalls, _Async):

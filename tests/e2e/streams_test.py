@@ -1,6 +1,8 @@
 """Byte streams into a sandbox: ports, sockets and listeners, and SFTP and scp by OpenSSH's own
 clients, in an image that has nothing at all too."""
 
+import asyncio
+import concurrent.futures
 import hashlib
 import io
 import os
@@ -12,6 +14,7 @@ import tarfile
 import pytest
 
 import byte_streams
+import sandbox_gateway
 from byte_streams import Refused
 from deployment import eventually
 
@@ -70,6 +73,46 @@ def serve_digests(api, box) -> None:
         "/tmp/busybox", "nc", "-ll", "-p", str(PORT), "-e", "/usr/bin/sha256sum"]})
     connect = f": > /dev/tcp/127.0.0.1/{PORT}"
     eventually(lambda: api.run(box, "bash", "-c", connect)["exit_code"] == 0, what="the service")
+
+
+def digest_by_port(port: int, data: bytes) -> str:
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+        link.sendall(data)
+        link.shutdown(socket.SHUT_WR)
+        return read_all(link).decode().split()[0]
+
+
+def test_a_port_forwarded_by_the_python_client(api, box):
+    serve_digests(api, box)
+    data = os.urandom(3_000_000)
+    right = hashlib.sha256(data).hexdigest()
+    with sandbox_gateway.Gateway(api.instance.url, api.instance.token) as gateway:
+        sandbox = gateway.get(box)
+        gone = sandbox_gateway.Sandbox(gateway, {**sandbox.data, "id": "sbx-none"})
+        with pytest.raises(sandbox_gateway.NotFound), gone.forward(PORT):
+            pass
+        with sandbox.forward(PORT) as forward, sandbox.forward(1) as closed:
+            assert forward.address == f"127.0.0.1:{forward.port}" and forward.error is None
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                digests = pool.map(lambda _: digest_by_port(forward.port, data), range(16))
+                assert set(digests) == {right}
+            with socket.create_connection(("127.0.0.1", closed.port), timeout=60) as link:
+                assert read_all(link) == b""
+            assert eventually(lambda: closed.error).details["reason"] == "refused"
+            held = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+            held.sendall(b"x")
+        # With the block its connections end, and nobody listens any more.
+        with held:
+            assert read_all(held) == b""
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+
+    async def main():
+        async with sandbox_gateway.AsyncGateway(api.instance.url, api.instance.token) as gateway:
+            async with (await gateway.get(box)).forward(PORT, host="127.0.0.1") as forward:
+                return await asyncio.to_thread(digest_by_port, forward.port, data)
+
+    assert asyncio.run(main()) == right
 
 
 def digest_by_stream(api, box, target: str, data: bytes) -> str:
