@@ -4,129 +4,15 @@
 #include <signal.h>
 
 #include "agent/agent_testing.h"
+#include "agent/viewer_testing.h"
 #include "base/sys.h"
-#include "wire/websocket.h"
 
 namespace agent {
 namespace {
 
 using wire::json::Object;
-using wire::websocket::Decoder;
-using wire::websocket::Event;
 using wire::websocket::make_masked_frame;
 using wire::websocket::Opcode;
-using wire::websocket::Role;
-
-// A client of an upgraded connection.
-class Viewer {
- public:
-  Viewer(const TestAgent& agent, std::string_view target) : client_(agent.socket_path()) {
-    client_.send(base::cat("GET ", target,
-                           " HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n"
-                           "\r\n"));
-    EXPECT_TRUE(client_.wait_for("\r\n\r\n"));
-    const std::string head = client_.take();
-    EXPECT_TRUE(head.starts_with("HTTP/1.1 101 ")) << head;
-    take(head.substr(head.find("\r\n\r\n") + 4));
-  }
-
-  void send(Opcode opcode, std::string_view payload) {
-    client_.send(make_masked_frame(opcode, payload, {'a', 'b', 'c', 'd'}));
-  }
-  void send_raw(std::string_view bytes) { client_.send(bytes); }
-  void type(std::string_view text) { send(Opcode::binary, base::cat('\0', text)); }
-  void order(std::string_view json) { send(Opcode::text, json); }
-  void leave() { client_.close(); }
-
-  // Until both streams together have shown the text; false when the connection ends before.
-  bool sees(std::string_view text) {
-    while (shown_.find(text) == std::string::npos) {
-      if (!read()) {
-        return false;
-      }
-    }
-    return true;
-  }
-  // Until so many pings have come; false when the connection ends before.
-  bool is_pinged(int times) {
-    while (pings_ < times) {
-      if (!read()) {
-        return false;
-      }
-    }
-    return true;
-  }
-  // Until the agent closes.
-  void watch_to_the_end() {
-    while (read()) {
-    }
-  }
-
-  std::string shown_;
-  std::string err_;
-  std::vector<Object> told_;  // text messages but offsets
-  int64_t first_offset_ = -1;
-  int64_t offset_ = -1;
-  int pongs_ = 0;
-  int pings_ = 0;
-  bool answers_pings_ = true;
-  int close_code_ = 0;
-  std::string close_reason_;
-
- private:
-  bool read() {
-    if (close_code_ != 0 || !client_.read_more()) {
-      return false;
-    }
-    take(client_.take());
-    return true;
-  }
-
-  void take(std::string_view bytes) {
-    while (!bytes.empty()) {
-      const auto step = decoder_.next(bytes);
-      ASSERT_TRUE(step.has_value());
-      bytes.remove_prefix(step->consumed);
-      if (step->event) {
-        note(*step->event);
-      }
-    }
-  }
-
-  void note(const Event& event) {
-    if (event.kind == Event::Kind::binary) {
-      shown_ += event.payload.substr(1);
-      if (event.payload.front() == 2) {
-        err_ += event.payload.substr(1);
-      } else {
-        EXPECT_EQ(event.payload.front(), 1);
-      }
-    } else if (event.kind == Event::Kind::text) {
-      const auto object = wire::json::parse_object(event.payload);
-      ASSERT_TRUE(object.has_value());
-      if (text_of(*object, "type") == "offset") {
-        offset_ = object->at("offset").as_int64();
-        first_offset_ = first_offset_ < 0 ? offset_ : first_offset_;
-      } else {
-        told_.push_back(*object);
-      }
-    } else if (event.kind == Event::Kind::pong) {
-      EXPECT_EQ(event.payload, "ping");
-      ++pongs_;
-    } else if (event.kind == Event::Kind::ping) {
-      ++pings_;
-      if (answers_pings_) {
-        send(Opcode::pong, event.payload);
-      }
-    } else if (event.kind == Event::Kind::close) {
-      close_code_ = event.close_code;
-      close_reason_ = event.payload;
-    }
-  }
-
-  TestClient client_;
-  Decoder decoder_{Role::client, 1024 * 1024};
-};
 
 std::string start(const TestAgent& agent, std::string body) {
   const Answer answer =
