@@ -136,6 +136,28 @@ net::Task<void> Command::end_tree() {
   }
 }
 
+net::Task<void> Command::end_users_of(std::vector<FileIdentity> files) {
+  const auto kill_at = steady_clock::now() + kKillGrace;
+  bool is_told = false;
+  for (;;) {
+    std::vector<pid_t> pids = tree_->users_of(files);
+    if (!wait_status_) {
+      pids.push_back(pid_);
+    }
+    if (pids.empty()) {
+      co_return;
+    }
+    const bool is_late = steady_clock::now() >= kill_at;
+    for (const pid_t pid : pids) {
+      if (is_late || !is_told) {
+        ::kill(pid, is_late ? SIGKILL : SIGTERM);
+      }
+    }
+    is_told = true;
+    [[maybe_unused]] const auto wake = co_await agent_.loop.sleep_until(Deadline::after(kTreePoll));
+  }
+}
+
 void Command::kill_remains() {
   if (tree_) {
     tree_->signal(SIGKILL);

@@ -62,6 +62,9 @@ class Command {
   // TERM for all, KILL for who is left after the grace; returns when it has ended and none is left.
   // Must not be cancelled.
   net::Task<void> end_tree();
+  // The same for the command itself and for what still has one of these files as a standard stream.
+  // What has none of them any more lives on, as what a command leaves behind does.
+  net::Task<void> end_users_of(std::vector<FileIdentity> files);
   // KILL for what it left behind.
   void kill_remains();
   // It was ended for being late.

@@ -74,10 +74,10 @@ class CommandChannel {
     }
     if (!command_.ended() && client_gone_ && terminal_) {
       co_await hang_up();
+    } else if (!command_.ended() && client_gone_) {
+      co_await command_.end_users_of(streams_);
     } else if (!command_.ended()) {
-      if (!client_gone_) {
-        command_.note_time_out();
-      }
+      command_.note_time_out();
       co_await command_.end_tree();
     }
     over_ = true;
@@ -117,6 +117,9 @@ class CommandChannel {
     ASSIGN_OR_RETURN(childs_ends_[0], input_.open_pipe());
     ASSIGN_OR_RETURN(childs_ends_[1], lanes_[0].pipe.open_pipe());
     ASSIGN_OR_RETURN(childs_ends_[2], lanes_[1].pipe.open_pipe());
+    for (const base::Fd& end : childs_ends_) {
+      streams_.push_back(identity_of(end.get()));
+    }
     return Command::Descriptors{.input = childs_ends_[0].get(),
                                 .output = childs_ends_[1].get(),
                                 .error = childs_ends_[2].get(),
@@ -352,6 +355,7 @@ class CommandChannel {
   CommandInput input_;
   std::array<Lane, 2> lanes_;
   std::array<base::Fd, 3> childs_ends_;  // until it has started
+  std::vector<FileIdentity> streams_;    // those ends, where they are pipes
   base::Fd master_;                      // of its terminal, for its size
   wire::websocket::Decoder decoder_;
   bool closed_ = false;  // nothing more is taken from the client

@@ -1,8 +1,9 @@
 // A command whose streams are its client's connection (POST /command, api/agent-protocol.md): its
 // output goes out as it comes, held up by a slow reader, kept nowhere; the client's input, sizes
-// and signals go in. Lives as long as its connection: who leaves ends the command's tree as in
-// /exec, or hangs its terminal up. A coroutine of that connection. Bounds: one message of
-// kMessageBytesMax, one piece of output, what CommandInput queues.
+// and signals go in. Lives as long as its connection: who leaves ends the command and all of
+// its tree that still uses that connection, or hangs its terminal up. A coroutine of that
+// connection. Bounds: one message of kMessageBytesMax, one piece of output, what CommandInput
+// queues.
 #pragma once
 
 #include "agent/agent.h"

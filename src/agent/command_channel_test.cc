@@ -36,7 +36,8 @@ pid_t pid_in(const TestAgent& agent, std::string_view name) {
 bool alive(pid_t pid) { return ::kill(pid, 0) == 0; }
 
 // Writes its number to the file `child`, for the command to go on from there.
-constexpr std::string_view kChild = "sh -c 'echo $$ > child.new; mv child.new child; exec sleep 600'";
+constexpr std::string_view kChild =
+    "sh -c 'echo $$ > child.new; mv child.new child; exec sleep 600'";
 
 void forget_child(const TestAgent& agent) {
   EXPECT_EQ(agent.shell("rm -f child").at("exit_code").as_int64(), 0);
@@ -72,9 +73,8 @@ TEST(CommandChannel, a_reader_that_stands_still_holds_the_command_up) {
   Viewer viewer(agent, kTarget, shell("seq 1 100000000; touch done"));
   ASSERT_TRUE(viewer.sees("1\n2\n"));
   // The command has filled every buffer there is when it no longer runs.
-  ASSERT_TRUE(eventually([&] {
-    return agent.shell("ps -o stat= -C seq").at("stdout").as_string().starts_with("S");
-  }));
+  ASSERT_TRUE(eventually(
+      [&] { return agent.shell("ps -o stat= -C seq").at("stdout").as_string().starts_with("S"); }));
   EXPECT_EQ(agent.shell("test -e done").at("exit_code").as_int64(), 1);
 }
 
@@ -121,6 +121,24 @@ TEST(CommandChannel, a_client_that_leaves_ends_the_whole_tree) {
   }));
 }
 
+// What an editor's server does, so that a client that was cut off finds it again.
+TEST(CommandChannel, what_uses_the_connection_no_more_outlives_its_client) {
+  const TestAgent agent;
+  Viewer viewer(agent, kTarget,
+                shell(base::cat(kChild,
+                                " > /dev/null 2>&1 < /dev/null & "
+                                "(trap '' TERM; exec sleep 601) & "
+                                "echo ready; cat")));
+  ASSERT_TRUE(viewer.sees("ready\n"));
+  const pid_t child = pid_in(agent, "child");
+  viewer.leave();
+  // Who does not heed TERM and uses the connection is killed.
+  EXPECT_TRUE(eventually(
+      [&] { return agent.shell("pgrep -fx 'sleep 601'").at("exit_code").as_int64() == 1; }));
+  EXPECT_TRUE(alive(child));
+  ::kill(child, SIGKILL);
+}
+
 TEST(CommandChannel, what_breaks_the_protocol_ends_the_command) {
   const TestAgent agent;
   const std::array<char, 4> mask{'a', 'b', 'c', 'd'};
@@ -157,9 +175,8 @@ TEST(CommandChannel, a_client_that_leaves_hangs_its_terminal_up) {
                       R"(,"tty":{"cols":80,"rows":24})"));
   const pid_t child = pid_in(agent, "child");
   viewer.leave();
-  EXPECT_TRUE(eventually([&] {
-    return agent.shell("cat told").at("stdout").as_string() == "hup\n";
-  }));
+  EXPECT_TRUE(
+      eventually([&] { return agent.shell("cat told").at("stdout").as_string() == "hup\n"; }));
   EXPECT_TRUE(alive(child)) << "who has left the terminal is not hung up";
   ::kill(child, SIGKILL);
 }
@@ -186,11 +203,10 @@ TEST(CommandChannel, what_cannot_be_started_is_an_ordinary_error) {
                          Row{R"({"argv":["a"],"tty":{"cols":0,"rows":1}})", 422, "invalid_field"},
                          Row{R"({"argv":["a"],"cwd":"/no/such"})", 422, "cwd_invalid"},
                          Row{R"({"argv":["a"],"user":"no-such"})", 422, "user_unknown"}}) {
-    const Answer answer =
-        agent.ask({.method = "POST",
-                   .target = std::string(kTarget),
-                   .body = row.body,
-                   .headers = "connection: Upgrade\r\nupgrade: websocket\r\n"});
+    const Answer answer = agent.ask({.method = "POST",
+                                     .target = std::string(kTarget),
+                                     .body = row.body,
+                                     .headers = "connection: Upgrade\r\nupgrade: websocket\r\n"});
     EXPECT_EQ(answer.status, row.status) << row.body;
     EXPECT_EQ(answer.error_code(), row.code) << row.body;
   }

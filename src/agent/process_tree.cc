@@ -72,7 +72,28 @@ std::vector<ProcessRow> read_processes() {
   return rows;
 }
 
+bool uses(pid_t pid, const std::vector<FileIdentity>& files) {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    struct stat status{};
+    if (::stat(base::cat("/proc/", pid, "/fd/", stream).c_str(), &status) == 0) {
+      const FileIdentity file{.device = status.st_dev, .inode = status.st_ino};
+      if (std::ranges::find(files, file) != files.end()) {
+        return true;
+      }
+    } else if (errno != ENOENT && errno != ESRCH) {
+      return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
+
+FileIdentity identity_of(int fd) {
+  struct stat status{};
+  ::fstat(fd, &status);
+  return {.device = status.st_dev, .inode = status.st_ino};
+}
 
 ProcessTree::~ProcessTree() {
   if (folder_) {
@@ -140,6 +161,12 @@ void ProcessTree::signal(int number) {
   for (const pid_t pid : find()) {
     ::kill(pid, number);
   }
+}
+
+std::vector<pid_t> ProcessTree::users_of(const std::vector<FileIdentity>& files) const {
+  std::vector<pid_t> pids = find();
+  std::erase_if(pids, [&files](pid_t pid) { return !uses(pid, files); });
+  return pids;
 }
 
 bool ProcessTree::empty() const {

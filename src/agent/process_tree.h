@@ -16,6 +16,14 @@ namespace agent {
 
 class ProcessTrees;
 
+// An open file, whoever has it open.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+FileIdentity identity_of(int fd);
+
 class ProcessTree {
  public:
   ~ProcessTree();
@@ -30,6 +38,8 @@ class ProcessTree {
   // Sends the signal to every process of the tree.
   void signal(int number);
   [[nodiscard]] bool empty() const;
+  // Those that have one of these as a standard stream, or that cannot be looked at.
+  [[nodiscard]] std::vector<pid_t> users_of(const std::vector<FileIdentity>& files) const;
   // The kernel refused the cgroup: go on without it.
   void abandon_cgroup();
 
