@@ -397,6 +397,78 @@ def test_a_build_outlives_the_gateway_that_began_it(first, second, bb):  # noqa:
     assert build_state(first, build) == "succeeded"
 
 
+# --- sandboxes' own tokens ----------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def one_name(group):
+    """Both gateways are one issuer, as behind a balancer."""
+    for one in group.gateways:
+        one.settings.gateway_options["public-url"] = group.balancer.url
+        one.gateway.kill()
+        one.start_gateway()
+    eventually(lambda: len(group.balancer.ready) == len(group.gateways))
+
+
+def exchanged(api, identity: str) -> httpx.Response:
+    return httpx.post(f"{api.instance.url}/oauth/token", timeout=60, data={
+        "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+        "subject_token_type": "urn:ietf:params:oauth:token-type:jwt", "subject_token": identity})
+
+
+def identity_token(api, box: str) -> str:
+    return api.post(f"/sandboxes/{box}/identity-token", {}).json()["token"]
+
+
+@pytest.mark.usefixtures("one_name")
+def test_an_exchanged_token_is_good_and_ended_at_all(first, second):
+    team = "/teams/default"
+    for maker, other in [(first, second), (second, first)]:
+        box = create(maker)["id"]
+        identity = identity_token(maker, box)
+        # The identity token is one's, the exchange the other's, and what it gives is good at both.
+        answer = exchanged(other, identity)
+        assert answer.status_code == 200, answer.text
+        own = [api.client(answer.json()["access_token"]) for api in (maker, other)]
+        for api in own:
+            assert api.get("/me").json()["subject"] == f"sandbox:{box}"
+            ran = api.post(f"/sandboxes/{box}/run", json={"argv": ["echo", "own"]})
+            assert ran.json()["stdout"] == "own\n", ran.text
+        # What its team takes away over one is gone at the other.
+        none = {"sandbox_identity": {"sandboxes": "none"}}
+        assert maker.http.patch(team, json=none).status_code == 200
+        try:
+            for api in own:
+                eventually(lambda api=api: api.get("/me").status_code == 403)
+            eventually(lambda: exchanged(other, identity).json()["error"] == "invalid_scope")
+        finally:
+            maker.http.patch(team, json={"sandbox_identity": {"sandboxes": "own"}})
+        for api in own:
+            eventually(lambda api=api: api.get("/me").status_code == 200)
+        # It ends with its sandbox.
+        maker.remove(box)
+        for api in own:
+            eventually(lambda api=api: api.get("/me").status_code == 401)
+        refused = exchanged(other, identity)
+        assert (refused.status_code, refused.json()["error"]) == (400, "invalid_request")
+
+
+@pytest.mark.usefixtures("one_name")
+def test_the_key_that_one_turned_to_is_the_others_too(first, second):
+    box = create(first)["id"]
+    old = identity_token(second, box)
+    time.sleep(1.1)  # a key signs for a second at least
+    assert first.post("/identity/keys/rotate").status_code == 200
+
+    def keys(api) -> dict[str, str]:
+        return {row["id"]: row["state"] for row in api.get("/identity/keys").json()["items"]}
+
+    eventually(lambda: keys(first) == keys(second))
+    for token in (old, identity_token(first, box), identity_token(second, box)):
+        for api in (first, second):
+            assert exchanged(api, token).status_code == 200
+    first.remove(box)
+
+
 # --- sign-in of people -------------------------------------------------------------------------
 
 CLIENT, SECRET, PERSON, PASSWORD = "sandbox", "the-client.s_own~secret", "amy", "amy's password"
