@@ -32,7 +32,9 @@ from table import BUILD, output, percentile  # noqa: E402
 
 BOUND_SEC = 0.5
 STATE = Path("/var/lib/sandbox-bench-harbor")
-TASKS = ROOT / "tests" / "harbor" / "tasks"
+# One that every environment can run, and one whose image is built.
+TRIVIAL = ROOT / "bench" / "trivial"
+DOCKERFILE = ROOT / "tests" / "harbor" / "tasks" / "dockerfile"
 OURS = "sandbox_gateway_harbor:SandboxGatewayEnvironment"
 # By the phases of a trial's result; what is left is transfers, artifacts and the end.
 PHASES = ("environment_setup", "agent_execution", "verifier")
@@ -52,12 +54,12 @@ def seconds(row: dict) -> float:
     return (times[1] - times[0]).total_seconds()
 
 
-def run(task: str, environment: str, variables: dict[str, str], attempts: int,
+def run(task: Path, environment: str, variables: dict[str, str], attempts: int,
         at_once: int) -> Trials:
     """Trials that all earn their reward."""
     with tempfile.TemporaryDirectory(prefix="bench-harbor-") as home:
         started = time.monotonic()
-        output(Path(sys.executable).parent / "harbor", "run", "-p", TASKS / task, "-a", "oracle",
+        output(Path(sys.executable).parent / "harbor", "run", "-p", task, "-a", "oracle",
                "-e", environment, "-k", attempts, "-n", at_once, "-o", home, "--job-name", "job",
                "-y", "-q", cwd=home, env={
                    "PATH": os.environ["PATH"], "HOME": home, "HARBOR_TELEMETRY": "off",
@@ -66,9 +68,9 @@ def run(task: str, environment: str, variables: dict[str, str], attempts: int,
         rows = [json.loads(path.read_text()) for path in Path(home).glob("job/*/result.json")]
     for row in rows:
         if row["exception_info"] or row["verifier_result"]["rewards"] != {"reward": 1}:
-            raise SystemExit(f"{task}: {row['exception_info'] or row['verifier_result']}")
+            raise SystemExit(f"{task.name}: {row['exception_info'] or row['verifier_result']}")
     if len(rows) != attempts:
-        raise SystemExit(f"{task}: {len(rows)} of {attempts} trials")
+        raise SystemExit(f"{task.name}: {len(rows)} of {attempts} trials")
     return Trials([seconds(row) for row in rows],
                   {name: [seconds(row[name]) for row in rows] for name in PHASES}, took)
 
@@ -93,7 +95,7 @@ def beside(trials: int) -> None:
     docker = Docker()
     try:
         variables = {**docker.environment, "DOCKER_CONFIG": str(plugin)}
-        show("Docker, image, one at a time", run("workdir", "docker", variables, trials, 1))
+        show("Docker, image, one at a time", run(TRIVIAL, "docker", variables, trials, 1))
     finally:
         docker.stop()
 
@@ -118,12 +120,12 @@ def main() -> int:
             raise SystemExit(f"import: {answer}")
         variables = {"SANDBOX_GATEWAY_URL": one.url, "SANDBOX_GATEWAY_TOKEN": one.token}
         held = show("image, one at a time",
-                    run("workdir", OURS, variables, arguments.trials, 1), BOUND_SEC)
-        run("dockerfile", OURS, variables, 1, 1)  # builds it
+                    run(TRIVIAL, OURS, variables, arguments.trials, 1), BOUND_SEC)
+        run(DOCKERFILE, OURS, variables, 1, 1)  # builds it
         held = show("Dockerfile that is built, one at a time",
-                    run("dockerfile", OURS, variables, arguments.trials, 1), BOUND_SEC) and held
+                    run(DOCKERFILE, OURS, variables, arguments.trials, 1), BOUND_SEC) and held
         count = arguments.together
-        trials = run("workdir", OURS, variables, count, count)
+        trials = run(TRIVIAL, OURS, variables, count, count)
         show(f"image, {count} at once", trials)
     finally:
         one.purge()

@@ -1,0 +1,3 @@
+#!/bin/bash
+[[ $(< /answer) == done ]]
+echo $(( $? == 0 )) > /logs/verifier/reward.txt
