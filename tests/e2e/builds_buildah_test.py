@@ -8,6 +8,7 @@ import pytest
 
 import builder
 import deployment
+import instance
 from conftest import Registry
 from deployment import eventually
 from image_builds import (bb, build, failed, log_of, output, post,  # noqa: F401
@@ -22,6 +23,13 @@ pytestmark = pytest.mark.skipif(shutil.which("buildah") is None or
 def deployed():
     root = builder.ensure(print, with_buildah=True)
     one = deployment.make_instance("sgw", "10.212.0.0/16", 2_750_000_000, shells=2)
+    # Longer than a builder's socket has room for beside its own name.
+    one = instance.Instance(one.state.with_name(one.state.name + "-" + "long" * 10), one.programs,
+                            one.settings)
+    if one.state.exists():
+        settings = one.settings
+        one.purge()
+        one.settings = settings
     one.settings.node_options = {"builder-root": str(root)}
     one.settings.gateway_options = {"build-timeout": "60", "build-storage-mb": "512"}
     with deployment.running(one):
