@@ -1635,6 +1635,11 @@ class _SandboxCalls:
     def labels(self) -> dict[str, str]:
         return dict(self.data.get("labels") or {})
 
+    @property
+    def public_key(self) -> str | None:
+        """Its own ed25519 key's public half: 32 bytes in base64."""
+        return self.data.get("public_key")
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id} {self.state}>"
 

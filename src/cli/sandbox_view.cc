@@ -93,6 +93,7 @@ std::string sandbox_details(const Object& sandbox, base::WallTime now) {
                        {"Isolation", field_text(sandbox, "isolation")},
                        {"Network", network_text(sandbox)},
                        {"Node", field_text(sandbox, "node")},
+                       {"Public key", field_text(sandbox, "public_key")},
                        {"Created", time("created_at")},
                        {"Ready", time("ready_at")},
                        {"Last activity", time("last_activity_at")},

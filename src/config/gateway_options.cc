@@ -305,6 +305,12 @@ constexpr std::array kOptions{
                    "passfile than here; empty: gateway.db in the folder of data",
            .section = "Records",
            .may_be_empty = true},
+    Option{.name = "master-key-command",
+           .value = "COMMAND",
+           .help = "a program by its absolute path, and its arguments, separated by blanks; run "
+                   "once at each start, it prints the keys of what is sealed in the store, the "
+                   "newest last (docs/operate.md); empty: they are in gateway/secret.key",
+           .may_be_empty = true},
     Option{.name = "retention-days",
            .kind = Kind::number,
            .standard = "30",
@@ -367,6 +373,10 @@ constexpr std::array kCommands{
             .help = "bring the store's schema up to date and end; status: which steps it has; "
                     "--dry-run: what would be done; forget-key: the store takes another secret.key",
             .words = "status|--dry-run|forget-key"},
+    Command{.name = "keys",
+            .help = "the keys of what is sealed in the store: list; rotate: a new one seals; "
+                    "retire: former ones open nothing any more",
+            .words = "list|rotate|retire"},
     Command{.name = "config", .help = "check, show, default or options: see below"},
     Command{.name = "audit", .help = "verify [--noted ID:HASH] or head, of the store's audit log"},
 };

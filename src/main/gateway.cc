@@ -22,6 +22,8 @@
 #include "server/server.h"
 #include "service/browser_sign_in.h"
 #include "service/device_sign_in.h"
+#include "service/key_command.h"
+#include "service/key_watch.h"
 #include "service/retention.h"
 #include "service/ssh.h"
 #include "service/store_follower.h"
@@ -31,6 +33,7 @@
 namespace {
 
 using base::Result;
+using gateway_places::key_sources;
 using gateway_places::Opened;
 using gateway_places::Places;
 using gateway_places::places_of;
@@ -47,7 +50,9 @@ constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.creat
                                   "gateway.delete.after_engine",  "gateway.build.inserted",
                                   "gateway.build.sent",           "gateway.build.bases",
                                   "gateway.build.started",        "gateway.build.fetched",
-                                  "gateway.build.imported",       "gateway.build.told"};
+                                  "gateway.build.imported",       "gateway.build.told",
+                                  "gateway.keys.staged",          "gateway.keys.changed",
+                                  "gateway.keys.batch"};
 
 // Compression of what goes over a network: two streams at a time fill one of 1 Gbit/s.
 constexpr size_t kCoderThreads = 2;
@@ -112,6 +117,12 @@ config::Problems check_settings(const config::Settings& settings) {
   }
   if (const auto url = store::parse_store_url(store_url(settings, places_of(settings))); !url) {
     problems.push_back(url.error().message);
+  }
+  const auto keys = key_sources(settings, places_of(settings));
+  if (!keys.command.empty()) {
+    if (const auto command = service::check_key_command(keys.command); !command) {
+      problems.push_back(base::cat("master-key-command: ", command.error().message));
+    }
   }
   if (const auto mirrors = registry_mirrors_of(settings); !mirrors) {
     problems.push_back(mirrors.error().message);
@@ -227,6 +238,8 @@ struct Gateway {
         token_limits(context, limiter),
         follower(context, std::move(opened.changes), access, registries, token_limits,
                  identity.keys, lifecycle),
+        key_watch(context, secrets, registries, lifecycle, key_sources(settings, places).file,
+                  std::move(opened.command_keys)),
         overload(loop),
         metrics(server::routes().size()),
         application{.loop = loop,
@@ -313,6 +326,7 @@ struct Gateway {
   service::Limiter limiter;
   service::TokenLimitTable token_limits;
   service::StoreFollower follower;
+  service::KeyWatch key_watch;
   server::Overload overload;
   server::Metrics metrics;
   std::optional<SigningIn> signing_in;
@@ -403,6 +417,7 @@ net::Task<Result<void>> Gateway::start() {
   CO_RETURN_IF_ERROR(co_await registries.load());
   CO_RETURN_IF_ERROR(co_await token_limits.load());
   CO_RETURN_IF_ERROR(co_await identity.keys.load());
+  CO_RETURN_IF_ERROR(co_await key_watch.look());
   access.use(&identity.tokens);
   if (identity.credentials.any()) {
     lifecycle.use(&identity.credentials);
@@ -415,6 +430,7 @@ net::Task<Result<void>> Gateway::start() {
     signing_in->issuer.start();
   }
   background.spawn(follower.run());
+  background.spawn(key_watch.run());
   background.spawn(
       replicas.run([this] { lifecycle.look_after_orphans(); }, [this] { follower.read_all(); }));
   background.spawn(retention.run());
@@ -567,6 +583,9 @@ int main(int argc, char** argv) {
   }
   if (asked.command == "migrate") {
     return gateway_commands::run_migrate(asked.settings, asked.word);
+  }
+  if (asked.command == "keys") {
+    return gateway_commands::run_keys(asked.settings, asked.word);
   }
   const auto failed = run_gateway(asked.settings);
   if (!failed) {

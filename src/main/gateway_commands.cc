@@ -6,6 +6,7 @@
 #include "config/gateway_options.h"
 #include "main/gateway_places.h"
 #include "service/audit_check.h"
+#include "service/key_rotation.h"
 #include "service/store_setup.h"
 
 namespace gateway_commands {
@@ -27,6 +28,31 @@ int run_migrate(const config::Settings& settings, std::string_view word) {
     ::fprintf(stderr, "sandbox-gateway: %s\n", right.error().message.c_str());
   }
   return right && *right ? 0 : 1;
+}
+
+int run_keys(const config::Settings& settings, std::string_view word) {
+  ::umask(0077);
+  const Places places = places_of(settings);
+  const std::string url = store_url(settings, places);
+  base::KernelRandom random;
+  const auto told = [&]() -> Result<std::string> {
+    ASSIGN_OR_RETURN(const bool shared, service::is_shared_store(url));
+    ASSIGN_OR_RETURN(auto store, store::Store::open(url));
+    service::KeyWork work{.store = *store,
+                          .sources = gateway_places::key_sources(settings, places),
+                          .data_folder = places.data,
+                          .shared = shared,
+                          .random = random};
+    return word == "rotate"   ? service::rotate_keys(work)
+           : word == "retire" ? service::retire_keys(work)
+                              : service::list_keys(work);
+  }();
+  if (!told) {
+    ::fprintf(stderr, "sandbox-gateway: %s\n", told.error().message.c_str());
+    return 1;
+  }
+  ::puts(told->c_str());
+  return 0;
 }
 
 int run_audit(std::vector<std::string> arguments, const config::Environment& environment) {

@@ -11,6 +11,8 @@ namespace gateway_commands {
 
 // `migrate [status|--dry-run|forget-key]`.
 int run_migrate(const config::Settings& settings, std::string_view word);
+// `keys [list|rotate|retire]`.
+int run_keys(const config::Settings& settings, std::string_view word);
 // `audit verify [--noted ID:HASH] [options]` and `audit head [options]`: on the store itself.
 int run_audit(std::vector<std::string> arguments, const config::Environment& environment);
 

@@ -7,7 +7,6 @@
 
 #include "base/sys.h"
 #include "service/bootstrap.h"
-#include "service/store_key.h"
 #include "service/store_setup.h"
 
 namespace gateway_places {
@@ -64,6 +63,16 @@ std::string sandboxes_folder(const Places& places) {
   return places.node_socket.substr(0, places.node_socket.rfind('/') + 1) + "sandboxes";
 }
 
+service::KeySources key_sources(const config::Settings& settings, const Places& places) {
+  service::KeySources sources{.file = places.data + "/secret.key", .command = {}};
+  for (const std::string_view word : base::split(settings.text("master-key-command"), ' ')) {
+    if (!word.empty()) {
+      sources.command.emplace_back(word);
+    }
+  }
+  return sources;
+}
+
 std::string store_url(const config::Settings& settings, const Places& places) {
   const std::string& given = settings.text("store");
   return given.empty() ? places.data + "/gateway.db" : given;
@@ -75,8 +84,9 @@ Result<Opened> open_places(const config::Settings& settings, const Places& place
   const std::string url = store_url(settings, places);
   ASSIGN_OR_RETURN(auto locks, service::lock_places(places.data, url));
   ASSIGN_OR_RETURN(auto store, service::open_store(url, log));
-  ASSIGN_OR_RETURN(auto box, service::open_secret_box(*store, places.data + "/secret.key", random));
-  ASSIGN_OR_RETURN(auto ssh_host_key, service::open_ssh_host_key(*store, box));
+  ASSIGN_OR_RETURN(auto keys,
+                   service::open_secret_box(*store, key_sources(settings, places), random));
+  ASSIGN_OR_RETURN(auto ssh_host_key, service::open_ssh_host_key(*store, keys.box));
   RETURN_IF_ERROR(service::make_admin_token(*store, places.data + "/admin.token", random, clock));
   ASSIGN_OR_RETURN(auto teams, service::Teams::load(*store));
   ASSIGN_OR_RETURN(auto replica, service::read_replica_id(places.data, random));
@@ -91,7 +101,8 @@ Result<Opened> open_places(const config::Settings& settings, const Places& place
                 .store = std::move(store),
                 .changes = std::move(changes),
                 .teams = std::move(teams),
-                .secrets = std::move(box),
+                .secrets = std::move(keys.box),
+                .command_keys = std::move(keys.of_command),
                 .ssh_host_key = std::move(ssh_host_key),
                 .replica = std::move(replica),
                 .host_restarted = host_restarted};

@@ -9,8 +9,8 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "config/settings.h"
-#include "service/secret_box.h"
 #include "service/ssh_host_key.h"
+#include "service/store_key.h"
 #include "service/teams.h"
 #include "store/change_feed.h"
 #include "store/store.h"
@@ -27,6 +27,7 @@ struct Places {
 
 Places places_of(const config::Settings& settings);
 std::string sandboxes_folder(const Places& places);
+service::KeySources key_sources(const config::Settings& settings, const Places& places);
 std::string store_url(const config::Settings& settings, const Places& places);
 
 struct Opened {
@@ -35,6 +36,7 @@ struct Opened {
   std::optional<store::ChangeFeed> changes;  // where others can be on the store
   service::Teams teams;
   service::SecretBox secrets;
+  service::KeyRing command_keys;
   service::SshHostKey ssh_host_key;
   std::string replica;
   bool host_restarted = false;

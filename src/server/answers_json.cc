@@ -126,6 +126,7 @@ Object sandbox_json(const service::SandboxRow& row, const service::Admission& ad
       {"isolation", row.isolation},
       {"network", service::network_json(row.network)},
       {"no_new_privileges", row.no_new_privileges},
+      {"public_key", text_or_null(row.public_key)},
       {"containers", containers},
       {"queue", queue_json(admission.place_of(row))},
       {"borrowed", Object{{"cpus", service::cpus_json(borrowed[0])}, {"memory_mb", borrowed[1]}}},

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "service/sealing.h"
+
 namespace service {
 namespace {
 
@@ -17,7 +19,9 @@ constexpr int64_t kPublishedLongerMs = 600'000;
 // Two keys can be unreadable (the key of secrets was lost); behind these is a new one.
 constexpr int kAdvancesMax = 4;
 
-std::string purpose_of(const std::string& id) { return "identity-key." + id; }
+std::string purpose_of(const std::string& id) {
+  return seal_purpose(store::SealedKind::identity_key, id);
+}
 
 }  // namespace
 

@@ -14,6 +14,11 @@ namespace {
 // Of a proof that a pull is a team's: nobody guesses 64 bits of a few that run.
 constexpr size_t kProofLetters = 16;
 
+// What is signed for whoever began a pull in that team.
+std::string proof_text(std::string_view pull, std::string_view team) {
+  return base::cat("pull ", pull, " ", team);
+}
+
 }  // namespace
 
 using base::ErrorCode;
@@ -92,11 +97,17 @@ Task<Result<std::string>> Images::pull(Caller caller, std::string body) {
   CO_ASSIGN_OR_RETURN(auto access, registries_.access(caller.team, name));
   CO_ASSIGN_OR_RETURN(const std::string id,
                       co_await context_.engine.images().pull(std::move(name), std::move(access)));
-  co_return base::cat(id, "-", proof_of(id, caller.team));
+  const std::string signature = context_.secrets.sign(proof_text(id, caller.team));
+  co_return base::cat(id, "-", signature.substr(0, kProofLetters));
 }
 
-std::string Images::proof_of(std::string_view pull, std::string_view team) const {
-  return context_.secrets.sign(base::cat("pull ", pull, " ", team)).substr(0, kProofLetters);
+// Hashes are compared, so that the time it takes says nothing of a right one.
+bool Images::is_proof(std::string_view shown, std::string_view pull, std::string_view team) const {
+  const std::string hash = token_hash(shown);
+  return std::ranges::any_of(
+      context_.secrets.signatures(proof_text(pull, team)), [&hash](const std::string& signature) {
+        return token_hash(std::string_view(signature).substr(0, kProofLetters)) == hash;
+      });
 }
 
 Task<Result<PullProgress>> Images::progress(Caller caller, std::string pull_id) {
@@ -104,11 +115,9 @@ Task<Result<PullProgress>> Images::progress(Caller caller, std::string pull_id) 
   const std::string id = pull_id.substr(0, dash);
   const std::string_view proof =
       std::string_view(pull_id).substr(std::min(dash + 1, pull_id.size()));
-  // Hashes are compared, so that the time it takes says nothing of a right one.
-  const std::string shown = token_hash(proof);
-  bool is_known = shown == token_hash(proof_of(id, caller.team));
+  bool is_known = is_proof(proof, id, caller.team);
   for (const Membership& membership : caller.memberships) {
-    is_known = is_known || shown == token_hash(proof_of(id, membership.team));
+    is_known = is_known || is_proof(proof, id, membership.team);
   }
   if (!is_known && !caller.is_platform_admin) {
     co_return base::fail(ErrorCode::not_found, "pull '", pull_id, "' does not exist");

@@ -44,7 +44,8 @@ class Images {
  private:
   [[nodiscard]] bool may_see(const Caller& caller, const std::string& name) const;
   net::Task<base::Result<std::string>> known_name(std::string name);
-  [[nodiscard]] std::string proof_of(std::string_view pull, std::string_view team) const;
+  [[nodiscard]] bool is_proof(std::string_view shown, std::string_view pull,
+                              std::string_view team) const;
 
   Context& context_;
   Registries& registries_;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/fault.h"
+#include "service/sealing.h"
 #include "wire/container_json.h"
 #include "wire/json.h"
 
@@ -38,6 +39,11 @@ std::string detail(const base::Error& error, std::string_view key) {
   const auto found =
       std::ranges::find_if(error.details, [key](const auto& row) { return row.first == key; });
   return found == error.details.end() ? "" : found->second;
+}
+
+Result<base::Secret> open_environment(const SecretBox& secrets, const SandboxRow& row) {
+  return secrets.unseal(row.environment_sealed,
+                        seal_purpose(store::SealedKind::environment, row.id));
 }
 
 }  // namespace
@@ -119,7 +125,7 @@ Task<void> Lifecycle::read_capacity() {
 
 // What a compose file has become.
 Result<std::vector<model::ContainerSpec>> Lifecycle::containers_of(const SandboxRow& row) const {
-  ASSIGN_OR_RETURN(const auto plain, context_.secrets.unseal(row.environment_sealed, row.id));
+  ASSIGN_OR_RETURN(const auto plain, open_environment(context_.secrets, row));
   ASSIGN_OR_RETURN(const auto value, wire::json::parse(plain.reveal()));
   if (!value.is_array()) {
     return base::fail(ErrorCode::internal, "the containers of ", row.id, " are broken");
@@ -150,7 +156,7 @@ Result<model::SandboxSpec> Lifecycle::spec_of(const SandboxRow& row) const {
   main.run_entrypoint = row.run_entrypoint;
   main.await_credentials = row.run_entrypoint && credentials_ != nullptr;
   if (!row.environment_sealed.empty()) {
-    ASSIGN_OR_RETURN(const auto plain, context_.secrets.unseal(row.environment_sealed, row.id));
+    ASSIGN_OR_RETURN(const auto plain, open_environment(context_.secrets, row));
     ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(plain.reveal()));
     for (const auto& field : object) {
       main.environment.emplace(field.key(), std::string(field.value().as_string()));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "model/image_reference.h"
+#include "service/sealing.h"
 #include "service/sign_in_settings.h"
 #include "wire/json.h"
 
@@ -17,7 +18,9 @@ constexpr size_t kHostBytesMax = 255;
 constexpr size_t kSecretBytesMax = 16 * 1024;  // cloud registries give tokens of several KiB
 constexpr size_t kRegistriesMax = 1000;
 
-std::string purpose(std::string_view host) { return base::cat("registry ", host); }
+std::string purpose(const std::string& team, const std::string& host) {
+  return seal_purpose(store::SealedKind::registry, base::cat(team, " ", host));
+}
 
 // host[:port], in the form it has in a normalised reference.
 bool is_host(std::string_view text) {
@@ -135,7 +138,7 @@ net::Task<Result<RegistryView>> Registries::put(std::string team, std::string ho
   CO_ASSIGN_OR_RETURN(auto parsed, parse(std::move(host), body));
   store::Registry row = std::move(parsed.row);
   if (!parsed.secret.empty()) {
-    row.secret_sealed = context_.secrets.seal(parsed.secret.reveal(), purpose(row.host));
+    row.secret_sealed = context_.secrets.seal(parsed.secret.reveal(), purpose(team, row.host));
   }
   if (by_team_[team].size() >= kRegistriesMax && find(team, row.host) == nullptr) {
     co_return base::fail(ErrorCode::conflict, "more than ", kRegistriesMax, " registries");
@@ -195,7 +198,7 @@ Result<model::RegistryAccess> Registries::access(const std::string& team,
                                .plain_http = row->plain_http};
   if (!row->secret_sealed.empty()) {
     ASSIGN_OR_RETURN(access.password,
-                     context_.secrets.unseal(row->secret_sealed, purpose(row->host)));
+                     context_.secrets.unseal(row->secret_sealed, purpose(team, row->host)));
   }
   return access;
 }

@@ -5,6 +5,8 @@
 #include "base/fault.h"
 #include "model/image_reference.h"
 #include "service/agent_call.h"
+#include "service/sandbox_keys.h"
+#include "service/sealing.h"
 #include "wire/container_json.h"
 #include "wire/json.h"
 
@@ -59,6 +61,7 @@ std::vector<std::string> own_teams(const Caller& caller) {
 void hide_from_others(SandboxRow& row) {
   row.labels.clear();
   row.environment_sealed.clear();
+  row.public_key.clear();
   row.message.clear();
   row.node.clear();
   row.user.reset();
@@ -99,14 +102,17 @@ SandboxRow Sandboxes::new_row(const Caller& caller, const Team& team,
   row.owner = caller.subject;
   row.state = SandboxState::queued;  // until the store has decided
   row.image = main.image;
+  give_key(context_.secrets, row);
+  const auto seal = [this, &row](const std::string& plain) {
+    return context_.secrets.seal(plain, seal_purpose(store::SealedKind::environment, row.id));
+  };
   if (main.service) {
     for (const model::ContainerSpec& container : request.spec.containers) {
       row.containers.push_back({.name = container.name, .image = container.image});
     }
-    row.environment_sealed =
-        context_.secrets.seal(containers_json(request.spec.containers), row.id);
+    row.environment_sealed = seal(containers_json(request.spec.containers));
   } else if (!main.environment.empty()) {
-    row.environment_sealed = context_.secrets.seal(environment_json(main.environment), row.id);
+    row.environment_sealed = seal(environment_json(main.environment));
   }
   row.resources = request.spec.resources;
   row.labels = request.labels;

@@ -5,6 +5,8 @@
 #include <array>
 #include <memory>
 
+#include "service/sealing.h"
+
 namespace service {
 namespace {
 
@@ -17,6 +19,8 @@ constexpr size_t kKeyBytes = 32;  // each half (RFC 8032)
 
 using Key = std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)>;
 using Half = std::array<unsigned char, kKeyBytes>;
+
+std::string purpose() { return seal_purpose(store::SealedKind::ssh_host_key, kFact); }
 
 std::unexpected<base::Error> failed(std::string_view step) {
   return base::fail(ErrorCode::internal, "SSH host key: ", step, " failed");
@@ -88,7 +92,7 @@ Result<SshHostKey> open_ssh_host_key(store::Store& store, const SecretBox& secre
   ASSIGN_OR_RETURN(auto known, store.find_fact(kFact));
   if (!known) {
     ASSIGN_OR_RETURN(const auto made, make_seed());
-    RETURN_IF_ERROR(store.put_fact(kFact, base::base64(secrets.seal(made.reveal(), kFact))));
+    RETURN_IF_ERROR(store.put_fact(kFact, base::base64(secrets.seal(made.reveal(), purpose()))));
     // Of two that start first, one was faster.
     ASSIGN_OR_RETURN(known, store.find_fact(kFact));
   }
@@ -96,7 +100,7 @@ Result<SshHostKey> open_ssh_host_key(store::Store& store, const SecretBox& secre
   if (!sealed) {
     return failed("decoding it");
   }
-  ASSIGN_OR_RETURN(const auto seed, secrets.unseal(*sealed, kFact));
+  ASSIGN_OR_RETURN(const auto seed, secrets.unseal(*sealed, purpose()));
   ASSIGN_OR_RETURN(const auto public_bytes, public_half(seed.reveal()));
   const std::string blob = base::cat(string(kType), string(public_bytes));
   return SshHostKey{.private_key = base::Secret(key_file(seed.reveal(), public_bytes, blob)),

@@ -19,26 +19,36 @@ using base::Result;
 // The only head there is: what names another algorithm, or none, is not looked into.
 constexpr std::string_view kHead = R"({"alg":"HS256","typ":"JWT"})";
 constexpr std::string_view kAudience = "ssh";
+constexpr std::string_view kKeyPurpose = "ssh tokens";
 constexpr int64_t kMsPerSecond = 1000;
 
 std::unexpected<base::Error> not_valid() {
   return base::fail(ErrorCode::unauthenticated, "the token is not valid");
 }
 
-}  // namespace
-
-SshTokens::SshTokens(const SecretBox& secrets) : key_(secrets.sign("ssh tokens")) {}
-
-std::string SshTokens::signature_of(std::string_view text) const {
+std::string signature_of(std::string_view text, std::string_view key) {
   std::string digest(SHA256_DIGEST_LENGTH, '\0');
   unsigned int size = 0;
-  if (::HMAC(EVP_sha256(), key_.reveal().data(), static_cast<int>(key_.reveal().size()),
+  if (::HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
              reinterpret_cast<const unsigned char*>(text.data()), text.size(),
              reinterpret_cast<unsigned char*>(digest.data()), &size) == nullptr) {
     std::abort();  // only wrong use or no memory
   }
   return base::base64url(digest);
 }
+
+// By one of the store's keys: while another one takes over, both are right.
+bool is_signed(const SecretBox& secrets, std::string_view text, std::string_view shown) {
+  bool is_right = false;
+  for (const std::string& key : secrets.signatures(kKeyPurpose)) {
+    const std::string right = signature_of(text, key);
+    is_right = is_right || (shown.size() == right.size() &&
+                            ::CRYPTO_memcmp(shown.data(), right.data(), right.size()) == 0);
+  }
+  return is_right;
+}
+
+}  // namespace
 
 Result<std::string> SshTokens::issue(const Caller& caller, std::string_view sandbox,
                                      std::string_view container, int64_t now_ms) const {
@@ -55,7 +65,7 @@ Result<std::string> SshTokens::issue(const Caller& caller, std::string_view sand
   }
   std::string token =
       base::cat(base::base64url(kHead), ".", base::base64url(wire::json::serialize(claims)));
-  token += base::cat(".", signature_of(token));
+  token += base::cat(".", signature_of(token, secrets_.sign(kKeyPurpose)));
   if (token.size() > kBytesMax) {
     return base::fail(ErrorCode::conflict, "the caller's groups do not fit an SSH user name");
   }
@@ -69,10 +79,8 @@ Result<SshTokens::Pass> SshTokens::verify(std::string_view token, int64_t now_ms
   }
   const std::string_view text = token.substr(0, last);
   const std::string_view shown = token.substr(last + 1);
-  const std::string right = signature_of(text);
   const std::string head = base::cat(base::base64url(kHead), ".");
-  if (shown.size() != right.size() ||
-      ::CRYPTO_memcmp(shown.data(), right.data(), right.size()) != 0 || !text.starts_with(head)) {
+  if (!is_signed(secrets_, text, shown) || !text.starts_with(head)) {
     return not_valid();
   }
   const auto claims = base::decode_base64url(text.substr(head.size()));

@@ -17,7 +17,7 @@ class SshTokens {
   // As a user name; OpenSSH's client takes far more.
   static constexpr size_t kBytesMax = 8'000;
 
-  explicit SshTokens(const SecretBox& secrets);
+  explicit SshTokens(const SecretBox& secrets) : secrets_(secrets) {}
 
   // Into that container, the first one where none is named. Never begins with '-'. conflict: it
   // would be longer than kBytesMax.
@@ -33,9 +33,7 @@ class SshTokens {
   [[nodiscard]] base::Result<Pass> verify(std::string_view token, int64_t now_ms) const;
 
  private:
-  [[nodiscard]] std::string signature_of(std::string_view text) const;
-
-  base::Secret key_;
+  const SecretBox& secrets_;
 };
 
 }  // namespace service

@@ -11,7 +11,9 @@ constexpr int64_t kLifetimeMs = SshTokens::kLifetimeSec * 1000;
 class SshToken : public testing::Test {
  protected:
   SshTokens tokens_of(char key) {
-    return SshTokens(SecretBox(base::Secret(std::string(32, key)), random_));
+    boxes_.push_back(
+        std::make_unique<SecretBox>(base::Secret(std::string(kMasterKeyBytes, key)), random_));
+    return SshTokens(*boxes_.back());
   }
   static Caller caller() {
     return {.team = "red",
@@ -28,6 +30,7 @@ class SshToken : public testing::Test {
   }
 
   base::KernelRandom random_;
+  std::vector<std::unique_ptr<SecretBox>> boxes_;
 };
 
 TEST_F(SshToken, opens_one_sandbox_in_the_name_of_who_asked) {

@@ -1,9 +1,10 @@
 #include "service/store_key.h"
 
-#include <fcntl.h>
+#include <algorithm>
 
 #include "base/sys.h"
 #include "base/text.h"
+#include "service/key_command.h"
 #include "service/ssh_host_key.h"
 
 namespace service {
@@ -12,39 +13,66 @@ namespace {
 using base::ErrorCode;
 using base::Result;
 
-constexpr std::string_view kFact = "key_fingerprint";
 constexpr mode_t kIdMode = 0600;
 constexpr size_t kIdBytesMax = 64;
 
-std::unexpected<base::Error> wrong_key(const std::string& key_file, std::string_view what) {
-  return base::fail(ErrorCode::conflict, key_file, " ", what,
-                    ": copy the file of a gateway that uses this store. Where no copy is left, "
+std::unexpected<base::Error> wrong_key(std::string_view what) {
+  return base::fail(ErrorCode::conflict, what,
+                    ": copy secret.key of a gateway that uses this store. Where no copy is left, "
                     "'sandbox-gateway migrate forget-key' gives up what it sealed (the environment "
-                    "of queued sandboxes, passwords of registries, the SSH host key)");
+                    "of queued sandboxes, passwords of registries, keys of sandboxes, the SSH host "
+                    "key)");
 }
 
 }  // namespace
 
-Result<SecretBox> open_secret_box(store::Store& store, const std::string& key_file,
-                                  base::Random& random) {
-  ASSIGN_OR_RETURN(const auto known, store.find_fact(kFact));
-  const auto present = base::sys::open(key_file, O_RDONLY);
-  if (known && !present && present.error().errno_value == ENOENT) {
-    return wrong_key(key_file, "is missing, and the store was used with one");
+Result<FoundKeys> find_keys(const KeySources& sources) {
+  FoundKeys found;
+  if (!sources.command.empty()) {
+    ASSIGN_OR_RETURN(found.of_command, base::with_context(run_key_command(sources.command),
+                                                          "master-key-command"));
   }
-  ASSIGN_OR_RETURN(auto box, SecretBox::open(key_file, random));
-  RETURN_IF_ERROR(store.put_fact(kFact, box.fingerprint()));
-  // Of two that start first, one was faster.
-  ASSIGN_OR_RETURN(const auto stored, store.find_fact(kFact));
-  if (stored != box.fingerprint()) {
-    return wrong_key(key_file, "is not the key that this store is used with");
+  ASSIGN_OR_RETURN(found.of_file, read_key_file(sources.file));
+  return found;
+}
+
+Result<MasterKey> key_of_store(const KeyRing& keys, std::string_view fingerprint,
+                               const KeySources& sources) {
+  const auto found = std::ranges::find(keys, fingerprint, &MasterKey::fingerprint);
+  if (found != keys.end()) {
+    return *found;
   }
-  return box;
+  if (keys.empty()) {
+    return wrong_key(base::cat(sources.file, " is missing, and the store was used with one"));
+  }
+  return wrong_key(base::cat(
+      sources.file, sources.command.empty() ? " is" : " and what master-key-command prints are",
+      " not the key that this store is used with (",
+      fingerprint.substr(0, 2 * kKeyIdBytes), ")"));
+}
+
+Result<OpenedKeys> open_secret_box(store::Store& store, const KeySources& sources,
+                                   base::Random& random) {
+  ASSIGN_OR_RETURN(const FoundKeys found, find_keys(sources));
+  ASSIGN_OR_RETURN(auto known, store.find_fact(kKeyFact));
+  KeyRing keys = found.all();
+  if (keys.empty() && !known) {
+    keys.push_back(new_master_key(random));
+    RETURN_IF_ERROR(write_key_file(sources.file, keys));
+  }
+  if (!known) {
+    RETURN_IF_ERROR(store.put_fact(kKeyFact, keys.back().fingerprint));
+    // Of two that start first, one was faster.
+    ASSIGN_OR_RETURN(known, store.find_fact(kKeyFact));
+  }
+  ASSIGN_OR_RETURN(const MasterKey current, key_of_store(keys, known.value_or(""), sources));
+  return OpenedKeys{.box = SecretBox(std::move(keys), current.id, random),
+                    .of_command = found.of_command};
 }
 
 Result<void> forget_key(store::Store& store) {
   RETURN_IF_ERROR(forget_ssh_host_key(store));
-  return store.forget_fact(kFact);
+  return store.forget_fact(kKeyFact);
 }
 
 Result<std::string> read_replica_id(const std::string& data_folder, base::Random& random) {

@@ -1,18 +1,44 @@
-// The key of secrets at rest, and that all gateways on one store have the same: a fingerprint of it
-// is in the store since the first of them. Blocks; before the loop runs.
+// The key of secrets at rest, and that all gateways on one store have the same: the fingerprint of
+// the one that seals is in the store since the first of them. Blocks; before the loop runs.
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "service/secret_box.h"
 #include "store/store.h"
 
 namespace service {
 
-// Reads the key file; where neither it nor a fingerprint is there yet, makes both. conflict: the
-// store was used with another key, or the file is missing.
-base::Result<SecretBox> open_secret_box(store::Store& store, const std::string& key_file,
-                                        base::Random& random);
+// The fact of the store that says which key seals.
+inline constexpr std::string_view kKeyFact = "key_fingerprint";
+
+// Where keys come from. Both may have some.
+struct KeySources {
+  std::string file;
+  std::vector<std::string> command;  // its words; empty: there is none
+};
+
+struct FoundKeys {
+  KeyRing of_file;
+  KeyRing of_command;
+  [[nodiscard]] KeyRing all() const { return join_keys(of_file, of_command); }
+};
+
+// Runs the command, reads the file.
+base::Result<FoundKeys> find_keys(const KeySources& sources);
+// Among them the one of that fingerprint; conflict: it is not there.
+base::Result<MasterKey> key_of_store(const KeyRing& keys, std::string_view fingerprint,
+                                     const KeySources& sources);
+
+struct OpenedKeys {
+  SecretBox box;
+  KeyRing of_command;
+};
+// Where there is no key and the store knows of none, makes one in the file. conflict: the store was
+// used with another key, or there is none.
+base::Result<OpenedKeys> open_secret_box(store::Store& store, const KeySources& sources,
+                                         base::Random& random);
 // From here on the store takes whatever key comes next. What the lost one sealed stays lost.
 base::Result<void> forget_key(store::Store& store);
 

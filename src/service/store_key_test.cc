@@ -34,21 +34,37 @@ struct StoreKey : ::testing::Test {
 TEST_F(StoreKey, the_first_key_is_made_and_is_the_store_s_from_then_on) {
   const std::string first = folder + "/first.key";
   const std::string second = folder + "/second.key";
-  ASSERT_TRUE(open_secret_box(*store, first, random).has_value());
-  ASSERT_TRUE(open_secret_box(*store, first, random).has_value());
-  EXPECT_EQ(open_secret_box(*store, second, random).error().code, ErrorCode::conflict);
+  ASSERT_TRUE(open_secret_box(*store, {.file = first}, random).has_value());
+  ASSERT_TRUE(open_secret_box(*store, {.file = first}, random).has_value());
+  EXPECT_EQ(open_secret_box(*store, {.file = second}, random).error().code, ErrorCode::conflict);
   EXPECT_FALSE(std::filesystem::exists(second));  // and none was made that looks right
   write(second, std::string(32, 'k'));
-  EXPECT_EQ(open_secret_box(*store, second, random).error().code, ErrorCode::conflict);
+  EXPECT_EQ(open_secret_box(*store, {.file = second}, random).error().code, ErrorCode::conflict);
   std::filesystem::copy_file(first, second, std::filesystem::copy_options::overwrite_existing);
-  EXPECT_TRUE(open_secret_box(*store, second, random).has_value());
+  EXPECT_TRUE(open_secret_box(*store, {.file = second}, random).has_value());
 }
 
 TEST_F(StoreKey, a_forgotten_key_makes_room_for_another) {
-  ASSERT_TRUE(open_secret_box(*store, folder + "/first.key", random).has_value());
+  ASSERT_TRUE(open_secret_box(*store, {.file = folder + "/first.key"}, random).has_value());
   ASSERT_TRUE(forget_key(*store).has_value());
-  EXPECT_TRUE(open_secret_box(*store, folder + "/second.key", random).has_value());
-  EXPECT_FALSE(open_secret_box(*store, folder + "/first.key", random).has_value());
+  EXPECT_TRUE(open_secret_box(*store, {.file = folder + "/second.key"}, random).has_value());
+  EXPECT_FALSE(open_secret_box(*store, {.file = folder + "/first.key"}, random).has_value());
+}
+
+TEST_F(StoreKey, a_command_brings_the_key_of_a_new_store_and_no_file_is_made) {
+  const std::string key = base::hex(std::string(kMasterKeyBytes, 'k'));
+  const KeySources sources{.file = folder + "/secret.key", .command = {"/bin/echo", key}};
+  const auto opened = open_secret_box(*store, sources, random);
+  ASSERT_TRUE(opened.has_value()) << opened.error().message;
+  EXPECT_EQ(opened->of_command.size(), 1U);
+  EXPECT_FALSE(std::filesystem::exists(sources.file));
+  EXPECT_EQ(open_secret_box(*store, {.file = sources.file}, random).error().code,
+            ErrorCode::conflict);
+  EXPECT_EQ(open_secret_box(*store, {.file = sources.file, .command = {"/bin/false"}}, random)
+                .error()
+                .code,
+            ErrorCode::unavailable);
+  EXPECT_FALSE(std::filesystem::exists(sources.file));
 }
 
 TEST_F(StoreKey, a_folder_keeps_its_id) {

@@ -101,6 +101,9 @@ struct Sandbox {
   std::vector<Container> containers;
   // Ciphertext made by the caller, any bytes: the environment, of several containers all of them.
   std::string environment_sealed;
+  // Its ed25519 key pair; the private half as ciphertext. Empty: it is older than keys are.
+  std::string public_key;
+  std::string key_sealed;
   std::optional<std::string> user;
   std::optional<std::string> workdir;
   std::string isolation = "container";
@@ -230,6 +233,14 @@ struct Build {
   int64_t ended_ms = 0;
   std::string claimed_by;  // the gateway that drives it
   int64_t claimed_until_ms = 0;
+};
+
+// What the store keeps as ciphertext, by what seals it.
+enum class SealedKind { ssh_host_key, identity_key, registry, environment, sandbox_key };
+
+struct SealedValue {
+  std::string key;  // of its row: an id, "TEAM HOST", the name of a fact
+  std::string sealed;
 };
 
 struct Registry {

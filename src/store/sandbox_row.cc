@@ -55,6 +55,7 @@ Result<Sandbox> read_sandbox(const Statement& row) {
   ASSIGN_OR_RETURN(Labels labels, parse_map(row.get_text(11)));
   ASSIGN_OR_RETURN(std::string environment, unseal_text(row.get_text(12)));
   ASSIGN_OR_RETURN(auto containers, parse_containers(row.get_text(39)));
+  ASSIGN_OR_RETURN(std::string key, unseal_text(row.get_text(41)));
   return Sandbox{.id = std::string(row.get_text(0)),
                  .team = std::string(row.get_text(1)),
                  .owner = std::string(row.get_text(2)),
@@ -69,6 +70,8 @@ Result<Sandbox> read_sandbox(const Statement& row) {
                  .labels = std::move(labels),
                  .containers = std::move(containers),
                  .environment_sealed = std::move(environment),
+                 .public_key = std::string(row.get_text(40)),
+                 .key_sealed = std::move(key),
                  .user = optional_text(row, 13),
                  .workdir = optional_text(row, 14),
                  .isolation = std::string(row.get_text(15)),
@@ -119,7 +122,8 @@ void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sa
                  sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
                  sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms,
                  sandbox.pull_ms, sandbox.start_ms, sandbox.holds_quota, sandbox.ticket,
-                 sandbox.replica, containers_text(sandbox.containers));
+                 sandbox.replica, containers_text(sandbox.containers), sandbox.public_key,
+                 seal_text(sandbox.key_sealed));
 }
 
 }  // namespace store

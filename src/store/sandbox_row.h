@@ -14,8 +14,8 @@ inline constexpr std::string_view kSandboxColumns =
     "run_entrypoint, always_pull, lease_sec, max_lifetime_sec, image_digest, node, created_ms, "
     "admitted_ms, ready_ms, deleted_ms, last_activity_ms, queue_deadline_ms, start_deadline_ms, "
     "lease_expires_ms, max_lifetime_ms, queued_ms, pull_ms, start_ms, holds_quota, ticket, "
-    "replica, containers";
-inline constexpr int kSandboxColumnCount = 40;
+    "replica, containers, public_key, key_sealed";
+inline constexpr int kSandboxColumnCount = 42;
 
 Result<Sandbox> read_sandbox(const Statement& row);
 // The row of a statement that gives one or none; the statement has run to its end afterwards.

@@ -343,6 +343,23 @@ class Store {
   Result<std::optional<std::string>> find_fact(std::string_view name);
   Result<void> put_fact(std::string_view name, std::string_view value);  // or leaves what is there
   Result<void> forget_fact(std::string_view name);
+  Result<void> set_fact(std::string_view name, std::string_view value);
+  // Where it is `from`; false: it is something else, or not there.
+  Result<bool> change_fact(std::string_view name, std::string_view from, std::string_view to);
+
+  // --- what is sealed, of all teams
+  // Values that do not begin with `start`, in the order of their keys, after that one, at most
+  // `limit`. `start` has a number of bytes that is divided by three.
+  Result<std::vector<SealedValue>> list_sealed(SealedKind kind, std::string_view start,
+                                               std::string_view after, int64_t limit);
+  struct Resealed {
+    SealedValue before;
+    std::string sealed;
+  };
+  // In one transaction, those of them that are still what they were; how many.
+  Result<int64_t> reseal(SealedKind kind, const std::vector<Resealed>& values);
+  // How many there are that begin with `start`; "": all.
+  Result<int64_t> count_sealed(SealedKind kind, std::string_view start);
 
   // --- registries of a team
   Result<void> put_registry(std::string_view team, const Registry& registry);

@@ -171,6 +171,20 @@ Result<void> Store::put_fact(std::string_view name, std::string_view value) {
       value);
 }
 
+Result<void> Store::set_fact(std::string_view name, std::string_view value) {
+  return database_.execute(
+      "INSERT INTO store_facts (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET "
+      "value = excluded.value",
+      name, value);
+}
+
+Result<bool> Store::change_fact(std::string_view name, std::string_view from,
+                                std::string_view to) {
+  RETURN_IF_ERROR(database_.execute(
+      "UPDATE store_facts SET value = $1 WHERE name = $2 AND value = $3", to, name, from));
+  return database_.changes() > 0;
+}
+
 Result<void> Store::forget_fact(std::string_view name) {
   return database_.execute("DELETE FROM store_facts WHERE name = $1", name);
 }

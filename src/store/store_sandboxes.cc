@@ -167,7 +167,7 @@ Result<std::vector<Sandbox>> Store::all_live_sandboxes() {
 
 Result<Changed> Store::set_state(std::string_view team, std::string_view id,
                                  const StateChange& change) {
-  // What an environment holds is of no use to an archived sandbox.
+  // What an environment holds is of no use to an archived sandbox; nor is its key.
   static const std::string sql = base::cat(
       "UPDATE sandboxes SET state = COALESCE($1, state), reason = COALESCE($2, reason), "
       "message = COALESCE($3, CASE WHEN state = 'queued' AND $1 IS NOT NULL THEN '' ELSE message "
@@ -181,6 +181,7 @@ Result<Changed> Store::set_state(std::string_view team, std::string_view id,
       "pull_ms = COALESCE($14, pull_ms), start_ms = COALESCE($15, start_ms), "
       "replica = CASE WHEN state = 'starting' THEN replica ELSE COALESCE($16, replica) END, "
       "environment_sealed = CASE WHEN $1 = 'deleted' THEN '' ELSE environment_sealed END, "
+      "key_sealed = CASE WHEN $1 = 'deleted' THEN '' ELSE key_sealed END, "
       "holds_quota = CASE WHEN $1 = 'deleted' THEN FALSE ELSE holds_quota END "
       "WHERE team = $17 AND id = $18 AND lease_expires_ms <= COALESCE($19, lease_expires_ms) "
       "AND state IN ($20, $21, $22, $23, $24, $25) RETURNING ",

@@ -12,9 +12,9 @@ from deployment import IMAGE, agent_pid, error_of, eventually, instance
 
 SANDBOX_FIELDS = {
     "id", "state", "reason", "message", "image", "image_digest", "cpus", "memory_mb", "storage_mb",
-    "labels", "team", "owner", "isolation", "network", "containers", "queue", "borrowed", "node",
-    "created_at", "admitted_at", "ready_at", "lease_expires_at", "max_lifetime_at",
-    "last_activity_at", "timings"}
+    "labels", "team", "owner", "isolation", "network", "public_key", "containers", "queue",
+    "borrowed", "node", "created_at", "admitted_at", "ready_at", "lease_expires_at",
+    "max_lifetime_at", "last_activity_at", "timings"}
 
 
 def test_create_answers_the_documented_fields(api):
