@@ -55,7 +55,10 @@ Task<void> Server::serve() {
   if (!agent_.config.await_credentials) {
     start_entrypoint();
   }
-  for (;;) {
+  if (!listener_) {
+    co_await agent_.loop.sleep_until(Deadline::never());
+  }
+  while (listener_) {
     base::Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       connections_.spawn(serve_connection(std::move(socket)));

@@ -20,12 +20,14 @@ class Server {
  public:
   static constexpr size_t kConnectionsMax = 1024;
 
-  // `listener` is a non-blocking listening socket.
+  // `listener` is a non-blocking listening socket; without one, connections are adopted only.
   Server(Agent& agent, base::Fd listener);
   ~Server();
   // Starts the image's entrypoint if there is one and accepts until cancelled; then ends all
   // connections and sessions.
   Task<void> serve();
+  // A connected non-blocking socket that was accepted elsewhere.
+  void adopt(base::Fd socket) { connections_.spawn(serve_connection(std::move(socket))); }
 
  private:
   void start_entrypoint();

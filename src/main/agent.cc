@@ -22,6 +22,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/sys.h"
+#include "main/agent_tcp.h"
 #include "net/task_group.h"
 
 namespace __gnu_cxx {
@@ -69,7 +70,7 @@ Result<Flags> parse_flags(int count, char** values) {
                                                : nullptr;
     if (target == nullptr || i + 1 == count) {
       return base::fail(base::ErrorCode::invalid_field,
-                        "usage: sandbox-agent [--listen PATH --config FILE [--cgroup FOLDER]]");
+                        "usage: sandbox-agent [--config FILE [--listen PATH] [--cgroup FOLDER]]");
     }
     *target = values[i + 1];
   }
@@ -91,16 +92,17 @@ void prepare_process() {
   ::umask(0);
 }
 
-Result<agent::AgentOptions> read_options(const Flags& flags) {
+Result<base::Secret> read_config(const Flags& flags) {
+  const Fd config = flags.config.empty() ? take_descriptor(kConfigFd) : Fd();
+  auto text = flags.config.empty() ? base::sys::read_all(config.get(), kConfigBytesMax)
+                                   : base::sys::read_file(flags.config, kConfigBytesMax);
+  RETURN_IF_ERROR(text);
+  return base::Secret(std::move(*text));
+}
+
+Result<agent::AgentOptions> read_options(const Flags& flags, const base::Secret& config) {
   agent::AgentOptions options;
-  std::string text;
-  if (flags.config.empty()) {
-    const Fd config = take_descriptor(kConfigFd);
-    ASSIGN_OR_RETURN(text, base::sys::read_all(config.get(), kConfigBytesMax));
-  } else {
-    ASSIGN_OR_RETURN(text, base::sys::read_file(flags.config, kConfigBytesMax));
-  }
-  ASSIGN_OR_RETURN(options.config, agent::parse_config(text));
+  ASSIGN_OR_RETURN(options.config, agent::parse_config(config.reveal()));
   if (flags.listen.empty()) {
     options.cgroup = take_descriptor(kCgroupFd);
     options.oom_counter = take_descriptor(kOomCounterFd);
@@ -119,17 +121,18 @@ Result<agent::AgentOptions> read_options(const Flags& flags) {
 Result<void> run(const Flags& flags) {
   prepare_process();
   Fd listener;
+  if (!flags.config.empty()) {
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
   if (flags.listen.empty()) {
     listener = take_descriptor(kListenerFd);
   } else {
-    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     ASSIGN_OR_RETURN(listener, base::sys::listen_unix(flags.listen, 0600, kBacklog));
     RETURN_IF_ERROR(base::sys::set_nonblocking(listener.get()));
   }
-  if (!listener) {
-    return base::fail(base::ErrorCode::invalid_field, "no listening socket was handed over");
-  }
-  ASSIGN_OR_RETURN(auto options, read_options(flags));
+  const bool was_handed_one = listener.valid();
+  ASSIGN_OR_RETURN(const base::Secret config, read_config(flags));
+  ASSIGN_OR_RETURN(auto options, read_options(flags, config));
   // By descriptor: no path leads a command to it.
   options.program = Fd(::open("/proc/self/exe", O_PATH | O_CLOEXEC));
   const auto fault = options.config.environment.find(base::kFaultVariable);
@@ -144,7 +147,14 @@ Result<void> run(const Flags& flags) {
   net::EventLoop loop;
   agent::Agent agent(loop, std::move(options));
   agent::Server server(agent, std::move(listener));
+  ASSIGN_OR_RETURN(const auto tcp, listen_on_tcp(loop, server, config));
+  if (!was_handed_one && !tcp) {
+    return base::fail(base::ErrorCode::invalid_field, "no listening socket was handed over");
+  }
   net::TaskGroup group(loop);
+  if (tcp) {
+    group.spawn(tcp->serve());
+  }
   group.spawn(server.serve());
   loop.run();
   return {};

@@ -82,6 +82,14 @@ bool is_exhaustion(int number) {
   return number == EMFILE || number == ENFILE || number == ENOBUFS || number == ENOMEM;
 }
 
+void watch_for_vanished_peers(int socket) {
+  const int on = 1;
+  ::setsockopt(socket, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPIDLE, &kProbeAfter, sizeof kProbeAfter);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPINTVL, &kProbeEvery, sizeof kProbeEvery);
+  ::setsockopt(socket, IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+}
+
 }  // namespace
 
 std::string peer_address(int fd) {
@@ -117,18 +125,45 @@ Result<base::Fd> listen_tcp(const std::string& address, int backlog) {
   if (!socket) {
     return base::fail_errno(errno, "make a socket");
   }
-  // Accepted connections inherit the probes.
   const int on = 1;
-  ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kProbeAfter, sizeof kProbeAfter);
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &kProbeEvery, sizeof kProbeEvery);
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof kProbes);
+  watch_for_vanished_peers(socket.get());  // accepted connections inherit it
   if (::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) != 0 ||
       ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&parsed.storage), parsed.size) != 0 ||
       ::listen(socket.get(), backlog) != 0) {
     return base::fail_errno(errno, "listen on ", address);
   }
   return socket;
+}
+
+Task<Result<base::Fd>> connect_tcp(EventLoop& loop, std::string address, Deadline deadline) {
+  CO_ASSIGN_OR_RETURN(const SocketAddress parsed, parse_address(address));
+  base::Fd socket(
+      ::socket(parsed.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) {
+    co_return base::fail_errno(errno, "make a socket");
+  }
+  const int on = 1;
+  watch_for_vanished_peers(socket.get());
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+  int failed = 0;
+  if (::connect(socket.get(), reinterpret_cast<const sockaddr*>(&parsed.storage), parsed.size) !=
+      0) {
+    failed = errno;
+  }
+  if (failed == EINPROGRESS) {
+    const auto wake = co_await loop.wait(socket.get(), EventLoop::Direction::write, deadline);
+    loop.forget(socket.get());
+    if (wake != EventLoop::Wake::ready) {
+      co_return std::unexpected(wake_error(wake, base::cat("connect to ", address)));
+    }
+    socklen_t size = sizeof failed;
+    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &failed, &size);
+  }
+  if (failed != 0) {
+    co_return base::fail(ErrorCode::unavailable, "connect to ", address, ": ",
+                         ::strerrordesc_np(failed));
+  }
+  co_return socket;
 }
 
 Task<Result<base::Fd>> Listener::accept() {

@@ -16,6 +16,10 @@ namespace net {
 // Names are not resolved. Port 0 takes a free one.
 Result<base::Fd> listen_tcp(const std::string& address, int backlog);
 
+// A connection to such an address, non-blocking and without delay. unavailable: nobody takes it;
+// deadline_exceeded, cancelled.
+Task<Result<base::Fd>> connect_tcp(EventLoop& loop, std::string address, Deadline deadline);
+
 // Whether `address` has that form; the error says what is wrong.
 Result<void> check_address(const std::string& address);
 

@@ -64,6 +64,11 @@ std::string take_ssl_error() {
   return text;
 }
 
+void set_modes(SSL_CTX* context) {
+  ::SSL_CTX_set_mode(context, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                  SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+}
+
 void FreeSsl::operator()(SSL* ssl) const noexcept { ::SSL_free(ssl); }
 
 Context::~Context() { ::SSL_CTX_free(context_); }
@@ -79,10 +84,7 @@ Result<std::shared_ptr<Context>> Context::load(const Files& files) {
   ::SSL_CTX_set_cipher_list(raw, kCiphers12);
   ::SSL_CTX_set_options(raw, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
                                  SSL_OP_CIPHER_SERVER_PREFERENCE | SSL_OP_PRIORITIZE_CHACHA);
-  // An idle connection keeps no buffers; a record that the kernel does not take now may be offered
-  // again from another place.
-  ::SSL_CTX_set_mode(raw, SSL_MODE_RELEASE_BUFFERS | SSL_MODE_ENABLE_PARTIAL_WRITE |
-                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+  set_modes(raw);
   ::SSL_CTX_set_alpn_select_cb(raw, choose_protocol, nullptr);
   ::SSL_CTX_set_default_passwd_cb(raw, no_password);
   if (::SSL_CTX_use_certificate_chain_file(raw, files.certificate.c_str()) != 1) {
@@ -109,6 +111,15 @@ SslPointer Context::accept(int socket) const {
   if (ssl) {
     ::SSL_set_fd(ssl.get(), socket);
     ::SSL_set_accept_state(ssl.get());
+  }
+  return ssl;
+}
+
+SslPointer Context::connect(int socket) const {
+  SslPointer ssl(::SSL_new(context_));
+  if (ssl) {
+    ::SSL_set_fd(ssl.get(), socket);
+    ::SSL_set_connect_state(ssl.get());
   }
   return ssl;
 }

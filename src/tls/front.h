@@ -1,23 +1,18 @@
 // Front: takes TLS connections and hands the server their bytes in the clear. A thread with a loop
 // of its own, so that neither a handshake nor the ciphers of a large transfer hold up the gateway;
 // the two share nothing but socket pairs. Owned by main. Bounds: kConnectionsMax connections,
-// kHandshakesMax of them in their handshake, for at most kHandshakePatience.
+// kHandshakesMax of them in their handshake (tls/acceptor.h).
 #pragma once
 
 #include <array>
-#include <functional>
-#include <list>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "net/listener.h"
-#include "net/stream.h"
 #include "net/task_group.h"
-#include "tls/context.h"
+#include "tls/acceptor.h"
 
 namespace tls {
 
@@ -25,7 +20,7 @@ class Front {
  public:
   // On the front's thread: the near end of a new connection, non-blocking, and its client's
   // address.
-  using Handover = std::function<void(base::Fd plain, std::string remote)>;
+  using Handover = Acceptor::Handover;
 
   Front(base::Clock& clock, base::Log& log, Handover handover);
   Front(const Front&) = delete;
@@ -46,15 +41,8 @@ class Front {
     bool operator==(const Stamp&) const = default;
   };
   using Stamps = std::array<Stamp, 2>;
-  struct Handshake {
-    int socket = -1;
-  };
 
-  net::Task<void> accept_all();
   net::Task<void> watch_files();
-  net::Task<void> serve(base::Fd socket);
-  net::Task<SslPointer> shake_hands(net::Stream& client);
-  net::Task<bool> speaks_tls(net::Stream& client, net::Deadline deadline);
   net::Task<void> finish();
   void reload();
   [[nodiscard]] Stamps look_at_files() const;
@@ -64,13 +52,9 @@ class Front {
   Handover handover_;
   Files files_;
   Stamps stamps_{};
-  std::shared_ptr<Context> context_;
-  std::vector<char> scratch_;
-  std::list<Handshake> handshakes_;  // the oldest first
   net::EventLoop loop_;
-  std::optional<net::Listener> listener_;
+  std::optional<Acceptor> acceptor_;
   net::TaskGroup accepting_;
-  net::TaskGroup connections_;
   net::TaskGroup finishing_;
   std::jthread thread_;
 };
