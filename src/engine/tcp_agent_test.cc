@@ -141,9 +141,8 @@ class TcpAgentTest : public testing::Test {
 
   net::Task<Result<std::unique_ptr<AgentConnection>>> connect(const std::string& sandbox,
                                                               char key) {
-    return connect_to_agent(loop_, tunnels_,
-                            {.address = base::cat("127.0.0.1:", port_),
-                             .context = pin(sandbox, key)});
+    return connect_to_agent(
+        loop_, tunnels_, {.address = base::cat("127.0.0.1:", port_), .context = pin(sandbox, key)});
   }
   // What a command says to who connects so.
   Task<Result<std::string>> run_command(std::string sandbox, char key) {
@@ -151,8 +150,8 @@ class TcpAgentTest : public testing::Test {
     co_return co_await run_command(*connection);
   }
   static Task<Result<std::string>> run_command(AgentConnection& connection) {
-    const std::string head = base::cat("POST /run HTTP/1.1\r\nhost: agent\r\ncontent-length: ",
-                                       kRun.size(), "\r\n\r\n");
+    const std::string head =
+        base::cat("POST /run HTTP/1.1\r\nhost: agent\r\ncontent-length: ", kRun.size(), "\r\n\r\n");
     CO_RETURN_IF_ERROR(co_await connection.stream.write_all(head, kRun, kPatience));
     CO_RETURN_IF_ERROR(
         co_await connection.reader.read_response("POST", Deadline::after(kPatience)));

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,6 +14,7 @@
 #include "config/gateway_options.h"
 #include "engine/local/local_engine.h"
 #include "main/gateway_commands.h"
+#include "main/gateway_fault_points.h"
 #include "main/gateway_identity.h"
 #include "main/gateway_places.h"
 #include "main/operator_files.h"
@@ -22,7 +22,6 @@
 #include "server/server.h"
 #include "service/browser_sign_in.h"
 #include "service/device_sign_in.h"
-#include "service/key_command.h"
 #include "service/key_watch.h"
 #include "service/retention.h"
 #include "service/ssh.h"
@@ -39,20 +38,6 @@ using gateway_places::Places;
 using gateway_places::places_of;
 using gateway_places::sandboxes_folder;
 using gateway_places::store_url;
-
-constexpr std::array kFaultPoints{"gateway.create.before_insert", "gateway.create.after_insert",
-                                  "gateway.create.after_engine",  "gateway.admit.before_store",
-                                  "gateway.admit.after_store",    "gateway.reclaim.decided",
-                                  "gateway.reclaim.ended",        "gateway.reclaim.released",
-                                  "gateway.relay.begun",          "gateway.relay.asked",
-                                  "gateway.relay.answered",       "gateway.relay.told",
-                                  "gateway.delete.before_store",  "gateway.delete.after_store",
-                                  "gateway.delete.after_engine",  "gateway.build.inserted",
-                                  "gateway.build.sent",           "gateway.build.bases",
-                                  "gateway.build.started",        "gateway.build.fetched",
-                                  "gateway.build.imported",       "gateway.build.told",
-                                  "gateway.keys.staged",          "gateway.keys.changed",
-                                  "gateway.keys.batch"};
 
 // Compression of what goes over a network: two streams at a time fill one of 1 Gbit/s.
 constexpr size_t kCoderThreads = 2;
@@ -118,11 +103,8 @@ config::Problems check_settings(const config::Settings& settings) {
   if (const auto url = store::parse_store_url(store_url(settings, places_of(settings))); !url) {
     problems.push_back(url.error().message);
   }
-  const auto keys = key_sources(settings, places_of(settings));
-  if (!keys.command.empty()) {
-    if (const auto command = service::check_key_command(keys.command); !command) {
-      problems.push_back(base::cat("master-key-command: ", command.error().message));
-    }
+  if (const auto keys = gateway_places::check_keys(settings); !keys) {
+    problems.push_back(keys.error().message);
   }
   if (const auto mirrors = registry_mirrors_of(settings); !mirrors) {
     problems.push_back(mirrors.error().message);

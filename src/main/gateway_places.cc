@@ -7,6 +7,7 @@
 
 #include "base/sys.h"
 #include "service/bootstrap.h"
+#include "service/key_command.h"
 #include "service/store_setup.h"
 
 namespace gateway_places {
@@ -71,6 +72,13 @@ service::KeySources key_sources(const config::Settings& settings, const Places& 
     }
   }
   return sources;
+}
+
+Result<void> check_keys(const config::Settings& settings) {
+  const auto sources = key_sources(settings, places_of(settings));
+  return sources.command.empty() ? Result<void>{}
+                                 : base::with_context(service::check_key_command(sources.command),
+                                                      "master-key-command");
 }
 
 std::string store_url(const config::Settings& settings, const Places& places) {

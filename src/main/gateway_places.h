@@ -28,6 +28,8 @@ struct Places {
 Places places_of(const config::Settings& settings);
 std::string sandboxes_folder(const Places& places);
 service::KeySources key_sources(const config::Settings& settings, const Places& places);
+// Of master-key-command, what can be said before it runs.
+Result<void> check_keys(const config::Settings& settings);
 std::string store_url(const config::Settings& settings, const Places& places);
 
 struct Opened {

@@ -76,7 +76,8 @@ Result<base::Secret> read_output(int output, SteadyClock::time_point end,
       done = no_end(patience);
       break;
     }
-    const ssize_t size = ready < 0 ? -1 : ::read(output, buffer.data(), buffer.size() - text.size());
+    const ssize_t size =
+        ready < 0 ? -1 : ::read(output, buffer.data(), buffer.size() - text.size());
     if (size == 0) {
       break;
     }

@@ -1,6 +1,7 @@
 // Keys of secrets at rest from elsewhere: an operator's command (of a key management service)
-// prints them. Run once, before the loop and without a shell; blocks for at most kKeyCommandPatience.
-// What it prints is neither logged nor kept but for the keys; its standard error is ours.
+// prints them. Run once, before the loop and without a shell; blocks for at most
+// kKeyCommandPatience. What it prints is neither logged nor kept but for the keys; its standard
+// error is ours.
 #pragma once
 
 #include <string>

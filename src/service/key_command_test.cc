@@ -59,8 +59,8 @@ TEST_F(KeyCommand, that_has_no_end_is_ended_with_all_that_it_started) {
   const std::string note = folder + "/pid";
   const auto begun = std::chrono::steady_clock::now();
   for (const std::string closes : {"", "exec >&-; "}) {
-    const auto late = run(closes + "sleep 1000 & echo $! >" + note + "; wait",
-                          base::Milliseconds(500));
+    const auto late =
+        run(closes + "sleep 1000 & echo $! >" + note + "; wait", base::Milliseconds(500));
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, ErrorCode::unavailable);
     pid_t child = 0;

@@ -51,8 +51,7 @@ Result<Keys> open_keys(const KeyWork& work) {
 
 // One at a time of those that change this key file.
 Result<base::Fd> lock(const KeyWork& work) {
-  ASSIGN_OR_RETURN(base::Fd folder,
-                   base::sys::open(work.data_folder, O_RDONLY | O_DIRECTORY));
+  ASSIGN_OR_RETURN(base::Fd folder, base::sys::open(work.data_folder, O_RDONLY | O_DIRECTORY));
   if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0) {
     return base::fail(ErrorCode::in_use, "another 'sandbox-gateway keys' is at work on ",
                       work.data_folder);
@@ -180,7 +179,8 @@ Result<MasterKey> next_key(const KeyWork& work, const Keys& keys, bool is_finish
   if (!work.sources.command.empty()) {
     return base::fail(ErrorCode::not_ready,
                       "master-key-command prints no key that is newer than the store's (",
-                      keys.current.id, "): let it print a new one behind that, and start the "
+                      keys.current.id,
+                      "): let it print a new one behind that, and start the "
                       "gateways anew");
   }
   KeyRing staged = keys.found.of_file;
@@ -230,8 +230,8 @@ Result<std::string> rotate_keys(KeyWork& work) {
                            work.sources.file, " to these too and do the same again: ", lacking));
   }
   if (next.id != keys.current.id) {
-    ASSIGN_OR_RETURN(const bool changed, work.store.change_fact(
-                                             kKeyFact, keys.current.fingerprint, next.fingerprint));
+    ASSIGN_OR_RETURN(const bool changed,
+                     work.store.change_fact(kKeyFact, keys.current.fingerprint, next.fingerprint));
     if (!changed) {
       return base::fail(ErrorCode::conflict, "the store's key was changed by somebody else");
     }
@@ -239,9 +239,8 @@ Result<std::string> rotate_keys(KeyWork& work) {
   }
   ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, next.id, seals_by));
   if (!slow.empty()) {
-    return not_following(
-        slow, base::cat("these gateways do not use the new key ", next.id,
-                        " yet; do the same again: ", slow));
+    return not_following(slow, base::cat("these gateways do not use the new key ", next.id,
+                                         " yet; do the same again: ", slow));
   }
   const SecretBox box(join_keys(keys.all, {next}), next.id, work.random);
   ASSIGN_OR_RETURN(const Pass pass, reseal_all(work, box));
@@ -256,8 +255,8 @@ Result<std::string> retire_keys(KeyWork& work) {
   const SecretBox box(keys.all, keys.current.id, work.random);
   ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, keys.current.id, seals_by));
   if (!slow.empty()) {
-    return not_following(slow, base::cat("these gateways do not use the key ", keys.current.id,
-                                         " yet: ", slow));
+    return not_following(
+        slow, base::cat("these gateways do not use the key ", keys.current.id, " yet: ", slow));
   }
   ASSIGN_OR_RETURN(const Pass pass, reseal_all(work, box));
   // The oldest stand first; behind the one that seals are those of a rotation that has begun.
@@ -289,7 +288,10 @@ Result<std::string> list_keys(KeyWork& work) {
     }
     const bool is_current = key.id == keys.current.id;
     const bool is_in_file = find_key(keys.found.of_file, key.id) != nullptr;
-    out += base::cat(key.id, is_current ? "  seals   " : is_newer ? "  next    " : "  former  ",
+    out += base::cat(key.id,
+                     is_current ? "  seals   "
+                     : is_newer ? "  next    "
+                                : "  former  ",
                      is_in_file ? "file     " : "command  ", own, " of ", total, " values\n");
     is_newer = is_newer || is_current;
   }

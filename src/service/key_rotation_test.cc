@@ -77,10 +77,10 @@ class KeyRotation : public store::StoreTest {
   }
   void expect_all_opens(const SecretBox& box) {
     EXPECT_EQ(open_ssh_host_key(store(), box)->public_line, host_key_);
-    EXPECT_EQ(box.unseal(store().find_registry("red", "r.example")->secret_sealed,
-                         "registry r.example")
-                  ->reveal(),
-              "pw");
+    EXPECT_EQ(
+        box.unseal(store().find_registry("red", "r.example")->secret_sealed, "registry r.example")
+            ->reveal(),
+        "pw");
     EXPECT_EQ(box.unseal(store().list_identity_keys()->front().private_sealed, "identity-key.k")
                   ->reveal(),
               "id");
@@ -135,8 +135,9 @@ TEST_P(KeyRotation, goes_on_wherever_it_was_ended) {
   for (const store::SealedValue& value : *some) {
     const std::string purpose = seal_purpose(SealedKind::sandbox_key, value.key);
     const auto plain = between.unseal(value.sealed, purpose);
-    ASSERT_TRUE(store().reseal(SealedKind::sandbox_key,
-                               {{.before = value, .sealed = between.seal(plain->reveal(), purpose)}}));
+    ASSERT_TRUE(
+        store().reseal(SealedKind::sandbox_key,
+                       {{.before = value, .sealed = between.seal(plain->reveal(), purpose)}}));
   }
   expect_all_opens(between);
   const std::string told = rotate();
@@ -158,8 +159,8 @@ TEST_P(KeyRotation, opens_and_seals_anew_what_is_from_before_keys_had_ids) {
   const std::string told = rotate();
   EXPECT_NE(told.find("1 that no key opens"), std::string::npos) << told;
   retire();
-  EXPECT_TRUE(open().unseal(store().find_sandbox(store::kTeam, "sbx-old")->environment_sealed,
-                            "sbx-old"));
+  EXPECT_TRUE(
+      open().unseal(store().find_sandbox(store::kTeam, "sbx-old")->environment_sealed, "sbx-old"));
   // What nobody can open holds up no other rotation.
   const std::string current = open().current().id;
   rotate();

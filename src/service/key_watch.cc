@@ -61,8 +61,8 @@ Task<Result<void>> KeyWatch::look() {
                          "another gateway");
   }
   std::string current = found->id;
-  if (current != box_.current().id || !std::ranges::equal(keys, box_.keys(), {}, &MasterKey::id,
-                                                          &MasterKey::id)) {
+  if (current != box_.current().id ||
+      !std::ranges::equal(keys, box_.keys(), {}, &MasterKey::id, &MasterKey::id)) {
     CO_RETURN_IF_ERROR(co_await use(std::move(keys), std::move(current)));
   }
   if (const std::string ids = box_.key_ids(); ids != told_) {

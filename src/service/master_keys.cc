@@ -123,11 +123,10 @@ Result<KeyRing> parse_key_lines(std::string_view text) {
     if (word.empty()) {
       continue;
     }
-    auto bytes =
-        word.size() == 2 * kMasterKeyBytes ? decode_hex(word) : base::decode_base64(word);
+    auto bytes = word.size() == 2 * kMasterKeyBytes ? decode_hex(word) : base::decode_base64(word);
     if (!bytes || bytes->size() != kMasterKeyBytes) {
-      return base::fail(ErrorCode::malformed, "line ", number, " is not a key of ",
-                        kMasterKeyBytes, " bytes in hexadecimal digits or base64");
+      return base::fail(ErrorCode::malformed, "line ", number, " is not a key of ", kMasterKeyBytes,
+                        " bytes in hexadecimal digits or base64");
     }
     RETURN_IF_ERROR(add_key(keys, base::Secret(std::move(*bytes))));
   }
@@ -165,10 +164,9 @@ Result<void> write_key_file(const std::string& path, const KeyRing& keys) {
       RETURN_IF_ERROR(base::with_context(base::sys::write_all(file.get(), key.bytes.reveal()),
                                          base::cat("write ", fresh)));
     }
-    const bool is_right =
-        ::fchmod(file.get(), kKeyMode) == 0 &&
-        (!is_there || ::fchown(file.get(), before.st_uid, before.st_gid) == 0) &&
-        ::fsync(file.get()) == 0;
+    const bool is_right = ::fchmod(file.get(), kKeyMode) == 0 &&
+                          (!is_there || ::fchown(file.get(), before.st_uid, before.st_gid) == 0) &&
+                          ::fsync(file.get()) == 0;
     if (!is_right) {
       return base::fail_errno(errno, "write ", fresh);
     }

@@ -29,8 +29,8 @@ std::unexpected<base::Error> wrong_key(std::string_view what) {
 Result<FoundKeys> find_keys(const KeySources& sources) {
   FoundKeys found;
   if (!sources.command.empty()) {
-    ASSIGN_OR_RETURN(found.of_command, base::with_context(run_key_command(sources.command),
-                                                          "master-key-command"));
+    ASSIGN_OR_RETURN(found.of_command,
+                     base::with_context(run_key_command(sources.command), "master-key-command"));
   }
   ASSIGN_OR_RETURN(found.of_file, read_key_file(sources.file));
   return found;
@@ -47,8 +47,7 @@ Result<MasterKey> key_of_store(const KeyRing& keys, std::string_view fingerprint
   }
   return wrong_key(base::cat(
       sources.file, sources.command.empty() ? " is" : " and what master-key-command prints are",
-      " not the key that this store is used with (",
-      fingerprint.substr(0, 2 * kKeyIdBytes), ")"));
+      " not the key that this store is used with (", fingerprint.substr(0, 2 * kKeyIdBytes), ")"));
 }
 
 Result<OpenedKeys> open_secret_box(store::Store& store, const KeySources& sources,

@@ -111,19 +111,18 @@ Result<std::optional<Sandbox>> read_one_sandbox(Statement& statement) {
 }
 
 void bind_sandbox(Statement& statement, std::string_view team, const Sandbox& sandbox) {
-  statement.bind(sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
-                 sandbox.message, sandbox.image, sandbox.resources.millicpus,
-                 sandbox.resources.memory_mb, sandbox.resources.storage_mb, sandbox.resources.pids,
-                 map_text(sandbox.labels), seal_text(sandbox.environment_sealed), sandbox.user,
-                 sandbox.workdir, sandbox.isolation, model::to_text(sandbox.network),
-                 sandbox.no_new_privileges, sandbox.run_entrypoint, sandbox.always_pull,
-                 sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest, sandbox.node,
-                 sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
-                 sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
-                 sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms,
-                 sandbox.pull_ms, sandbox.start_ms, sandbox.holds_quota, sandbox.ticket,
-                 sandbox.replica, containers_text(sandbox.containers), sandbox.public_key,
-                 seal_text(sandbox.key_sealed));
+  statement.bind(
+      sandbox.id, team, sandbox.owner, model::to_string(sandbox.state), sandbox.reason,
+      sandbox.message, sandbox.image, sandbox.resources.millicpus, sandbox.resources.memory_mb,
+      sandbox.resources.storage_mb, sandbox.resources.pids, map_text(sandbox.labels),
+      seal_text(sandbox.environment_sealed), sandbox.user, sandbox.workdir, sandbox.isolation,
+      model::to_text(sandbox.network), sandbox.no_new_privileges, sandbox.run_entrypoint,
+      sandbox.always_pull, sandbox.lease_sec, sandbox.max_lifetime_sec, sandbox.image_digest,
+      sandbox.node, sandbox.created_ms, sandbox.admitted_ms, sandbox.ready_ms, sandbox.deleted_ms,
+      sandbox.last_activity_ms, sandbox.queue_deadline_ms, sandbox.start_deadline_ms,
+      sandbox.lease_expires_ms, sandbox.max_lifetime_ms, sandbox.queued_ms, sandbox.pull_ms,
+      sandbox.start_ms, sandbox.holds_quota, sandbox.ticket, sandbox.replica,
+      containers_text(sandbox.containers), sandbox.public_key, seal_text(sandbox.key_sealed));
 }
 
 }  // namespace store

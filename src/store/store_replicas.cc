@@ -178,8 +178,7 @@ Result<void> Store::set_fact(std::string_view name, std::string_view value) {
       name, value);
 }
 
-Result<bool> Store::change_fact(std::string_view name, std::string_view from,
-                                std::string_view to) {
+Result<bool> Store::change_fact(std::string_view name, std::string_view from, std::string_view to) {
   RETURN_IF_ERROR(database_.execute(
       "UPDATE store_facts SET value = $1 WHERE name = $2 AND value = $3", to, name, from));
   return database_.changes() > 0;

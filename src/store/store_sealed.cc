@@ -46,18 +46,17 @@ Result<std::vector<SealedValue>> Store::list_sealed(SealedKind kind, std::string
                                                     std::string_view after, int64_t limit) {
   const Place place = place_of(kind);
   const std::string letters = start_text(start);
-  const std::string sql = base::cat(
-      "SELECT ", place.key, ", ", place.column, " FROM ", place.table, " WHERE ", place.column,
-      " <> '' AND substr(", place.column, ", 1, ", letters.size(), ") <> $1 AND ", place.key,
-      " > $2 ORDER BY ", place.key, " LIMIT $3");
+  const std::string sql =
+      base::cat("SELECT ", place.key, ", ", place.column, " FROM ", place.table, " WHERE ",
+                place.column, " <> '' AND substr(", place.column, ", 1, ", letters.size(),
+                ") <> $1 AND ", place.key, " > $2 ORDER BY ", place.key, " LIMIT $3");
   ASSIGN_OR_RETURN(Statement statement, database_.prepare(sql));
   return read_rows<SealedValue>(statement.bind(letters, after, limit), read_value);
 }
 
 Result<int64_t> Store::reseal(SealedKind kind, const std::vector<Resealed>& values) {
   const Place place = place_of(kind);
-  const std::string_view table =
-      kind == SealedKind::ssh_host_key ? "store_facts" : place.table;
+  const std::string_view table = kind == SealedKind::ssh_host_key ? "store_facts" : place.table;
   const std::string sql = base::cat("UPDATE ", table, " SET ", place.column, " = $1 WHERE ",
                                     place.key, " = $2 AND ", place.column, " = $3");
   const auto work = [&]() -> Result<int64_t> {
@@ -81,11 +80,10 @@ Result<int64_t> Store::reseal(SealedKind kind, const std::vector<Resealed>& valu
 Result<int64_t> Store::count_sealed(SealedKind kind, std::string_view start) {
   const Place place = place_of(kind);
   const std::string letters = start_text(start);
-  ASSIGN_OR_RETURN(
-      Statement statement,
-      database_.prepare(base::cat("SELECT COUNT(*) FROM ", place.table, " WHERE ", place.column,
-                                  " <> '' AND substr(", place.column, ", 1, ", letters.size(),
-                                  ") = $1")));
+  ASSIGN_OR_RETURN(Statement statement,
+                   database_.prepare(base::cat("SELECT COUNT(*) FROM ", place.table, " WHERE ",
+                                               place.column, " <> '' AND substr(", place.column,
+                                               ", 1, ", letters.size(), ") = $1")));
   ASSIGN_OR_RETURN(const bool counted, statement.bind(letters).step());
   return counted ? statement.get_int(0) : 0;
 }

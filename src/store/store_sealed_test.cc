@@ -51,7 +51,8 @@ TEST_P(StoreSealed, every_kind_is_found_by_what_it_does_not_begin_with) {
   row.key_sealed = "";
   insert(row);
   make_team("red");
-  ASSERT_TRUE(store().put_registry("red", {.host = "b.example:5000", .secret_sealed = "oldoldold"}));
+  ASSERT_TRUE(
+      store().put_registry("red", {.host = "b.example:5000", .secret_sealed = "oldoldold"}));
   ASSERT_TRUE(store().put_registry("red", {.host = "c.example", .secret_sealed = ""}));
   ASSERT_TRUE(store().add_identity_keys(
       {{.generation = 1, .id = "k1", .public_key = "p", .private_sealed = "oldoldold"}}, 0, 0, 0));
@@ -92,16 +93,16 @@ TEST_P(StoreSealed, only_what_is_still_as_it_was_is_changed) {
   EXPECT_EQ(store().find_sandbox(kTeam, "sbx-1")->environment_sealed, "new");
   EXPECT_EQ(store().find_sandbox(kTeam, "sbx-2")->environment_sealed, "changed since");
   ASSERT_TRUE(store().put_registry(kTeam, {.host = "a.example", .secret_sealed = "former"}));
-  EXPECT_EQ(store().reseal(SealedKind::registry,
-                           {{.before = {.key = "default a.example", .sealed = "former"},
-                             .sealed = "new"}}),
+  EXPECT_EQ(store().reseal(
+                SealedKind::registry,
+                {{.before = {.key = "default a.example", .sealed = "former"}, .sealed = "new"}}),
             1);
   EXPECT_EQ(store().find_registry(kTeam, "a.example")->secret_sealed, "new");
   ASSERT_TRUE(store().put_fact("ssh_host_key", base::base64("former")));
-  EXPECT_EQ(store().reseal(SealedKind::ssh_host_key,
-                           {{.before = {.key = "ssh_host_key", .sealed = "former"},
-                             .sealed = "new"}}),
-            1);
+  EXPECT_EQ(
+      store().reseal(SealedKind::ssh_host_key,
+                     {{.before = {.key = "ssh_host_key", .sealed = "former"}, .sealed = "new"}}),
+      1);
   EXPECT_EQ(store().find_fact("ssh_host_key"), base::base64("new"));
 }
 

@@ -94,8 +94,8 @@ Task<SslPointer> Acceptor::greet(net::Stream& client) {
   }
   const auto done = co_await shake_hands(client, ssl.get(), deadline);
   if (!done) {
-    log_.debug("TLS handshake failed", {{"remote", net::peer_address(client.fd())},
-                                        {"error", done.error().message}});
+    log_.debug("TLS handshake failed",
+               {{"remote", net::peer_address(client.fd())}, {"error", done.error().message}});
     co_return nullptr;
   }
   co_return std::move(ssl);

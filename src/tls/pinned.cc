@@ -48,8 +48,8 @@ Certificate make_certificate(EVP_PKEY* key, const std::string& name) {
   return is_made ? std::move(certificate) : Certificate(nullptr, ::X509_free);
 }
 
-// In the place of all that OpenSSL checks of a chain: the other end shows our own key and name. That
-// it has the private half, the handshake proves.
+// In the place of all that OpenSSL checks of a chain: the other end shows our own key and name.
+// That it has the private half, the handshake proves.
 int is_pinned(X509_STORE_CTX* store, void* argument) {
   const auto* const context = static_cast<const SSL_CTX*>(argument);
   X509* const shown = ::X509_STORE_CTX_get0_cert(store);
@@ -86,11 +86,11 @@ Result<std::shared_ptr<Context>> Context::pinned(const Pin& pin) {
     return failed("context");
   }
   std::shared_ptr<Context> context(new Context(raw));
-  const Key key(::EVP_PKEY_new_raw_private_key(
-                    EVP_PKEY_ED25519, nullptr,
-                    reinterpret_cast<const unsigned char*>(pin.private_key.reveal().data()),
-                    kKeyBytes),
-                ::EVP_PKEY_free);
+  const Key key(
+      ::EVP_PKEY_new_raw_private_key(
+          EVP_PKEY_ED25519, nullptr,
+          reinterpret_cast<const unsigned char*>(pin.private_key.reveal().data()), kKeyBytes),
+      ::EVP_PKEY_free);
   const Certificate certificate =
       key ? make_certificate(key.get(), pin.sandbox) : Certificate(nullptr, ::X509_free);
   if (!certificate || ::SSL_CTX_set_min_proto_version(raw, TLS1_3_VERSION) != 1 ||
@@ -117,9 +117,8 @@ net::Task<Result<base::Fd>> connect_pinned(net::EventLoop& loop, net::TaskGroup&
   if (!ssl) {
     co_return failed("connection");
   }
-  CO_RETURN_IF_ERROR(
-      base::with_context(co_await shake_hands(*stream, ssl.get(), deadline),
-                         base::cat("agent at ", address)));
+  CO_RETURN_IF_ERROR(base::with_context(co_await shake_hands(*stream, ssl.get(), deadline),
+                                        base::cat("agent at ", address)));
   CO_ASSIGN_OR_RETURN(auto pair, base::sys::make_socket_pair(SOCK_STREAM | SOCK_NONBLOCK));
   tunnels.spawn(carry(std::move(stream), std::move(ssl), std::move(pair.first)));
   co_return std::move(pair.second);

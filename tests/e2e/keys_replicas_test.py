@@ -1,5 +1,5 @@
-"""Keys change while two gateways run on one store: nothing changes before both have the new key, and
-what one gives out the other takes all the time."""
+"""Keys change while two gateways run on one store: nothing changes before both have the new key,
+and what one gives out the other takes all the time."""
 
 import subprocess
 
