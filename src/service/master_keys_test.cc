@@ -35,7 +35,7 @@ TEST(MasterKeys, are_told_apart_by_an_id_that_says_nothing_of_them) {
 TEST(MasterKeys, a_command_prints_them_in_hexadecimal_digits_or_base64) {
   const std::string a(kMasterKeyBytes, '\xA5');
   const std::string b(kMasterKeyBytes, 'b');
-  const auto keys = parse_key_lines("\n  " + base::hex(a) + "\r\n" + base::base64(b) + "\n\n");
+  const auto keys = parse_key_lines("\n  " + base::hex(a) + " \n" + base::base64(b) + "\n\n");
   ASSERT_TRUE(keys) << keys.error().message;
   ASSERT_EQ(keys->size(), 2U);
   EXPECT_EQ(keys->front().bytes.reveal(), a);
