@@ -16,7 +16,7 @@ using net::Task;
 // A round trip or two; a client that drips its handshake holds a descriptor for nothing.
 constexpr base::Milliseconds kHandshakePatience{10'000};
 // Sixteen records; shared by all connections.
-constexpr size_t kScratchBytes = 256 * 1024;
+constexpr size_t kScratchBytes = size_t{256} * 1024;
 // The first byte of TLS: a handshake record.
 constexpr unsigned char kHandshakeRecord = 0x16;
 constexpr base::Milliseconds kRefusalPatience{2'000};

@@ -21,7 +21,7 @@ using base::Result;
 constexpr size_t kKeyBytes = 32;
 constexpr size_t kNameBytesMax = 64;  // of a common name (X.520)
 // One of the largest records and as much again, for each connection.
-constexpr size_t kScratchBytes = 32 * 1024;
+constexpr size_t kScratchBytes = size_t{32} * 1024;
 
 using Key = std::unique_ptr<EVP_PKEY, void (*)(EVP_PKEY*)>;
 using Certificate = std::unique_ptr<X509, void (*)(X509*)>;
