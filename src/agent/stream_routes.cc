@@ -6,6 +6,7 @@
 #include "agent/answers.h"
 #include "agent/endpoint.h"
 #include "agent/program_stream.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "net/stream_pump.h"
 #include "wire/json.h"
@@ -32,10 +33,10 @@ Result<std::string> text_parameter(const Request& request, std::string_view name
   return text.value_or("");
 }
 
-// 0 where it is absent.
-Result<uint16_t> port_parameter(const Request& request) {
+// `if_absent`: what it is where it is not given, or given as 0.
+Result<uint16_t> port_parameter(const Request& request, std::optional<uint16_t> if_absent) {
   ASSIGN_OR_RETURN(const auto text, request.parameter("port"));
-  const auto port = base::parse_number<uint16_t>(text.value_or("0"));
+  const auto port = !text || *text == "0" ? if_absent : base::parse_port(*text);
   if (!port) {
     return base::fail_field("port", "'port' must be a number from 1 to 65535");
   }
@@ -65,10 +66,7 @@ Task<Result<void>> join(StreamCall call, base::Fd socket) {
 
 Task<Result<void>> to_tcp(StreamCall call) {
   CO_ASSIGN_OR_RETURN(std::string host, text_parameter(call.request, "host"));
-  CO_ASSIGN_OR_RETURN(const uint16_t port, port_parameter(call.request));
-  if (port == 0) {
-    co_return base::fail_field("port", "'port' must be a number from 1 to 65535");
-  }
+  CO_ASSIGN_OR_RETURN(const uint16_t port, port_parameter(call.request, std::nullopt));
   CO_ASSIGN_OR_RETURN(
       base::Fd socket,
       co_await connect_tcp(call.agent.loop, host.empty() ? "localhost" : std::move(host), port));
@@ -119,7 +117,7 @@ Task<void> wait_for_end(net::Stream& client, net::TaskGroup& both) {
 
 Task<Result<void>> listen(StreamCall call) {
   CO_ASSIGN_OR_RETURN(const auto host, call.request.parameter("host"));
-  CO_ASSIGN_OR_RETURN(const uint16_t port, port_parameter(call.request));
+  CO_ASSIGN_OR_RETURN(const uint16_t port, port_parameter(call.request, 0));
   CO_ASSIGN_OR_RETURN(std::string path, text_parameter(call.request, "path"));
   CO_ASSIGN_OR_RETURN(const Identity identity, user_parameter(call.agent, call.request));
   if (!path.empty() && (!path.starts_with('/') || host || port != 0)) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/host.h"
+
 namespace dns {
 
 using base::ErrorCode;
@@ -18,7 +20,6 @@ constexpr uint16_t kRecursionAvailable = 0x0080;
 constexpr uint16_t kCodeMask = 0x000f;
 constexpr uint16_t kClassInternet = 1;
 constexpr uint8_t kPointerBits = 0xc0;
-constexpr size_t kLabelBytesMax = 63;
 constexpr size_t kWireNameBytesMax = 255;
 // A pointer to the question's name, which every message of ours has at the same place.
 constexpr uint16_t kPointerToQuestion = 0xc000 | kHeadBytes;
@@ -80,7 +81,7 @@ class Reader {
         at = target;
         continue;
       }
-      if (length > kLabelBytesMax || at + 1 + length > bytes_.size() ||
+      if (length > base::kHostLabelBytesMax || at + 1 + length > bytes_.size() ||
           name.size() + 1 + length > kWireNameBytesMax) {
         return broken("label");
       }
@@ -271,10 +272,7 @@ std::string host_name(std::string_view wire_name) {
   while (at < wire_name.size() && wire_name[at] != '\0') {
     const auto length = static_cast<uint8_t>(wire_name[at]);
     const std::string label = base::lower(wire_name.substr(at + 1, length));
-    const auto fits = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-    };
-    if (!std::ranges::all_of(label, fits)) {
+    if (!std::ranges::all_of(label, base::is_host_character)) {
       return {};
     }
     text += base::cat(text.empty() ? "" : ".", label);
@@ -286,7 +284,7 @@ std::string host_name(std::string_view wire_name) {
 std::string wire_name(std::string_view host_name) {
   std::string name;
   for (const std::string_view label : base::split(host_name, '.')) {
-    if (label.empty() || label.size() > kLabelBytesMax) {
+    if (label.empty() || label.size() > base::kHostLabelBytesMax) {
       return {};
     }
     name += base::cat(static_cast<char>(label.size()), base::lower(label));

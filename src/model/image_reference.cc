@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/host.h"
+
 namespace model {
 namespace {
 
@@ -58,11 +60,6 @@ bool is_digest(std::string_view text) {
          std::ranges::all_of(text.substr(kDigestPrefix.size()), is_hex);
 }
 
-bool is_port(std::string_view text) {
-  const auto port = base::parse_number<uint16_t>(text);
-  return port && *port != 0;
-}
-
 bool is_host_label(std::string_view text) {
   return !text.empty() && is_alphanumeric(text.front()) && is_alphanumeric(text.back()) &&
          std::ranges::all_of(text, [](char c) { return is_alphanumeric(c) || c == '-'; });
@@ -81,11 +78,11 @@ bool is_registry(std::string_view text) {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F') || c == ':';
     };
     return std::ranges::all_of(inside, allowed) &&
-           (rest.empty() || (rest.front() == ':' && is_port(rest.substr(1))));
+           (rest.empty() || (rest.front() == ':' && base::parse_port(rest.substr(1))));
   }
   if (const size_t colon = text.find(':'); colon != std::string_view::npos) {
     host = text.substr(0, colon);
-    if (!is_port(text.substr(colon + 1))) {
+    if (!base::parse_port(text.substr(colon + 1))) {
       return false;
     }
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/host.h"
+
 namespace model {
 
 using base::Result;
@@ -21,9 +23,6 @@ constexpr auto kModes = std::to_array<ModeRow>({
 
 // More than any task needs; the sum over all sandboxes is what the host's firewall holds.
 constexpr size_t kEntriesMax = 256;
-// Of the domain name system (RFC 1035 2.3.4).
-constexpr size_t kNameBytesMax = 253;
-constexpr size_t kLabelBytesMax = 63;
 constexpr int kAddressBits = 32;
 constexpr std::string_view kBelow = "*.";
 
@@ -57,13 +56,7 @@ std::unexpected<base::Error> refuse(std::string_view field, std::string_view ent
   return base::fail_field(field, "'", field, "': '", entry, "' ", parts...);
 }
 
-bool is_label(std::string_view label) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-  };
-  return !label.empty() && label.size() <= kLabelBytesMax && label.front() != '-' &&
-         label.back() != '-' && std::ranges::all_of(label, fits);
-}
+bool is_label(std::string_view label) { return !label.starts_with('-') && !label.ends_with('-'); }
 
 bool is_number(std::string_view label) {
   return std::ranges::all_of(label, [](char c) { return c >= '0' && c <= '9'; });
@@ -92,7 +85,7 @@ Result<std::string> check_name(std::string_view field, std::string_view entry) {
   if (host.contains('*')) {
     return refuse(field, entry, "has a '*' that is not the whole first label");
   }
-  if (host.size() > kNameBytesMax || !std::ranges::all_of(labels, is_label)) {
+  if (!base::is_host_name(host) || !std::ranges::all_of(labels, is_label)) {
     return refuse(field, entry, "is not an IPv4 address, a range of them, or a host name");
   }
   if (is_number(labels.back())) {

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "base/host.h"
 #include "base/sys.h"
 #include "jail/confined_process.h"
 
@@ -27,7 +28,6 @@ constexpr size_t kResolvBytesMax = 64 * 1024;
 constexpr const char* kResolvConf = "/etc/resolv.conf";
 // Of one answer, as the name server's own bound.
 constexpr size_t kAddressesMax = 64;
-constexpr size_t kNameBytesMax = 253;
 constexpr int64_t kHoldSecondsMax = 3600;
 // One that ends at once is started ever less often.
 constexpr base::Milliseconds kFirstPause{100};
@@ -78,10 +78,9 @@ Result<std::vector<NameServerAddress>> parse_name_servers(std::string_view text)
   for (const std::string_view part : base::split(text, ',')) {
     const size_t colon = part.find(':');
     const auto address = model::parse_ipv4(part.substr(0, colon));
-    const auto port = colon == std::string_view::npos
-                          ? std::optional(kDnsPort)
-                          : base::parse_number<uint16_t>(part.substr(colon + 1));
-    if (!address || !port || *port == 0 || servers.size() == kServersMax) {
+    const auto port = colon == std::string_view::npos ? std::optional(kDnsPort)
+                                                      : base::parse_port(part.substr(colon + 1));
+    if (!address || !port || servers.size() == kServersMax) {
       return base::fail_field("dns_servers", "\"", text, "\" is not one to ", kServersMax,
                               " IPv4 addresses, each with :PORT or without");
     }
@@ -250,7 +249,7 @@ Result<void> NameServer::open_addresses(Reader& reader, const std::vector<std::s
   ASSIGN_OR_RETURN(const auto sandbox, reader.required<std::string>("sandbox"));
   ASSIGN_OR_RETURN(const auto name, reader.required<std::string>("name"));
   const auto address = model::parse_ipv4(sandbox);
-  if (!address || name.size() > kNameBytesMax || addresses.size() > kAddressesMax) {
+  if (!address || name.size() > base::kHostNameBytesMax || addresses.size() > kAddressesMax) {
     return base::fail(base::ErrorCode::malformed, "a request that is out of bounds");
   }
   std::vector<Egress::Answer> answers;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/text.h"
+#include "base/host.h"
 #include "model/network_policy.h"
 
 namespace node {
@@ -15,18 +15,10 @@ using base::Result;
 
 namespace {
 
-constexpr size_t kNameBytesMax = 253;
 constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kProtocolMax = 255;
 // Far above what a sandbox can try; a sum of such stays a number.
 constexpr int64_t kMoreMax = int64_t{1} << 32;
-
-bool is_host_name(std::string_view name) {
-  const auto fine = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-  };
-  return !name.empty() && name.size() <= kNameBytesMax && std::ranges::all_of(name, fine);
-}
 
 std::string protocol_name(int64_t protocol) {
   switch (protocol) {
@@ -47,7 +39,7 @@ std::unexpected<base::Error> out_of_bounds() {
 
 Result<Refusal> parse_refused_name(std::string name, wire::json::Reader& line) {
   ASSIGN_OR_RETURN(const auto unreachable, line.required<bool>("unreachable"));
-  if (!is_host_name(name)) {
+  if (!base::is_host_name(name)) {
     return out_of_bounds();
   }
   Refusal refusal{.reason = "name_refused", .subject = name, .message = {}};

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/socket.h>
 
+#include "base/host.h"
 #include "base/sys.h"
 #include "server/audit_record.h"
 #include "server/handlers.h"
@@ -21,7 +22,6 @@ using service::Ssh;
 using wire::http::HeadBuilder;
 
 constexpr std::string_view kUpgradeLines = "sandbox-ssh";
-constexpr size_t kHostBytesMax = 255;
 
 Result<Ssh*> front_of(Application& application) {
   if (application.ssh == nullptr) {
@@ -43,7 +43,7 @@ std::string host_of(const Ssh& ssh, const wire::http::Request& request) {
   } else {
     host = host.substr(0, host.find(':'));
   }
-  return host.empty() || host.size() > kHostBytesMax ? "localhost" : std::string(host);
+  return host.empty() || host.size() > base::kHostBytesMax ? "localhost" : std::string(host);
 }
 
 std::string bearer_of(const wire::http::Request& request) {

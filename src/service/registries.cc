@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/host.h"
 #include "model/image_reference.h"
 #include "service/sealing.h"
 #include "service/sign_in_settings.h"
@@ -14,7 +15,6 @@ using base::ErrorCode;
 using base::fail_field;
 using base::Result;
 
-constexpr size_t kHostBytesMax = 255;
 constexpr size_t kSecretBytesMax = 16 * 1024;  // cloud registries give tokens of several KiB
 constexpr size_t kRegistriesMax = 1000;
 
@@ -28,7 +28,7 @@ bool is_host(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == ':' ||
            c == '[' || c == ']';
   };
-  return !text.empty() && text.size() <= kHostBytesMax && std::ranges::all_of(text, allowed);
+  return !text.empty() && text.size() <= base::kHostBytesMax && std::ranges::all_of(text, allowed);
 }
 
 bool is_mirror(std::string_view text) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/host.h"
 #include "ssh/pump.h"
 
 namespace ssh {
@@ -11,7 +12,6 @@ namespace {
 
 using net::Deadline;
 
-constexpr size_t kHostBytesMax = 255;
 constexpr size_t kLineBytesMax = 4096;
 
 std::string text_of(const char* text) { return text == nullptr ? std::string() : text; }
@@ -71,7 +71,7 @@ void Forwards::connect(Message message) { group_.spawn(serve_connect(std::move(m
 Task<void> Forwards::serve_connect(Message message) {
   const std::string host = text_of(::ssh_message_channel_request_open_destination(message.get()));
   const int port = ::ssh_message_channel_request_open_destination_port(message.get());
-  if (!has_room_() || host.empty() || host.size() > kHostBytesMax) {
+  if (!has_room_() || host.empty() || host.size() > base::kHostBytesMax) {
     ::ssh_message_reply_default(message.get());
     transport_.touched();
     co_return;
@@ -108,7 +108,7 @@ Task<void> Forwards::serve_listen(Message message) {
   const std::string target = base::cat(
       "/listen?host=", base::percent_encode(listener.address.empty() ? "*" : listener.address),
       "&port=", asked);
-  if (listeners_.size() >= kListenersMax || listener.address.size() > kHostBytesMax) {
+  if (listeners_.size() >= kListenersMax || listener.address.size() > base::kHostBytesMax) {
     ::ssh_message_reply_default(message.get());
     transport_.touched();
     co_return;
