@@ -37,7 +37,7 @@ std::unexpected<base::Error> out_of_bounds() {
   return base::fail(base::ErrorCode::malformed, "a refusal that is out of bounds");
 }
 
-Result<Refusal> parse_refused_name(std::string name, wire::json::Reader& line) {
+Result<Refusal> parse_refused_name(const std::string& name, wire::json::Reader& line) {
   ASSIGN_OR_RETURN(const auto unreachable, line.required<bool>("unreachable"));
   if (!base::is_host_name(name)) {
     return out_of_bounds();
@@ -67,14 +67,14 @@ Result<Refusal> parse_refused_address(const std::string& text, wire::json::Reade
 }  // namespace
 
 Result<Refusal> parse_refusal(wire::json::Reader& line) {
-  ASSIGN_OR_RETURN(auto name, line.optional<std::string>("name"));
+  ASSIGN_OR_RETURN(const auto name, line.optional<std::string>("name"));
   ASSIGN_OR_RETURN(const auto address, line.optional<std::string>("address"));
   ASSIGN_OR_RETURN(const auto more, line.required<int64_t>("more"));
   if (more < 0 || more > kMoreMax) {
     return out_of_bounds();
   }
-  auto refusal = name ? parse_refused_name(std::move(*name), line)
-                      : parse_refused_address(address.value_or(""), line);
+  auto refusal =
+      name ? parse_refused_name(*name, line) : parse_refused_address(address.value_or(""), line);
   if (refusal) {
     refusal->more = more;
   }
