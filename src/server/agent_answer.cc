@@ -16,6 +16,21 @@ namespace {
 constexpr int kNoContent = 204;
 constexpr int kNotModified = 304;
 
+// Takes what still comes for a moment of a client whose switched connection is over: closing with
+// bytes unread would reset it, and the client would lose the last ones it was sent.
+Task<void> drain_client(net::Stream& client) {
+  client.shutdown_write();
+  const net::Deadline deadline = net::Deadline::after(kDrainPatience);
+  std::array<char, 1024> rest;
+  for (size_t seen = 0; seen < kDrainBytesMax;) {
+    const auto size = co_await client.read_some(rest, deadline);
+    if (!size || *size == 0) {
+      co_return;
+    }
+    seen += *size;
+  }
+}
+
 }  // namespace
 
 Task<Result<void>> relay_bytes(Exchange& exchange, AgentChannel& channel,
@@ -74,6 +89,17 @@ Task<Result<void>> relay_coded(Exchange& exchange, AgentChannel& channel,
   co_return co_await writer.finish_chunks();
 }
 
+Task<Result<void>> join_to_agent(Exchange& exchange, AgentChannel& channel, HeadBuilder head,
+                                 net::HalfClose half_close) {
+  CO_RETURN_IF_ERROR(co_await exchange.switch_protocols(std::move(head)));
+  co_await net::pump_both(
+      {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
+      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()}, half_close,
+      kStreamPatience);
+  co_await drain_client(exchange.client());
+  co_return Result<void>{};
+}
+
 Task<Result<void>> relay_any_json(Exchange& exchange, AgentChannel& channel,
                                   const service::Live& /*live*/,
                                   const wire::http::Response& response) {
@@ -87,19 +113,6 @@ Task<Result<void>> relay_any_json(Exchange& exchange, AgentChannel& channel,
                           : is_start                           ? note_session_id
                                                                : nullptr;
   return relay_bytes(exchange, channel, response, std::move(head), kWritePatience, look);
-}
-
-Task<void> drain_client(net::Stream& client) {
-  client.shutdown_write();
-  const net::Deadline deadline = net::Deadline::after(kDrainPatience);
-  std::array<char, 1024> rest;
-  for (size_t seen = 0; seen < kDrainBytesMax;) {
-    const auto size = co_await client.read_some(rest, deadline);
-    if (!size || *size == 0) {
-      co_return;
-    }
-    seen += *size;
-  }
 }
 
 }  // namespace server

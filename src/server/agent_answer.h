@@ -3,6 +3,7 @@
 // most 64 KiB. Loop thread only.
 #pragma once
 
+#include "net/stream_pump.h"
 #include "server/agent_request.h"
 #include "server/content_coding.h"
 
@@ -26,10 +27,10 @@ Task<Result<void>> relay_coded(Exchange& exchange, AgentChannel& channel,
                                const wire::http::Response& response, wire::http::HeadBuilder head,
                                Coding coding);
 
-// Of a connection that was switched to another protocol and is over: takes what still comes for a
-// moment. Closing with bytes unread would reset it, and the client would lose the last ones it was
-// sent.
-Task<void> drain_client(net::Stream& client);
+// Answers 101 with `head`; from then on the client's connection and the agent's belong to each
+// other, inside the kernel where bytes are many. Returns once both directions have ended.
+Task<Result<void>> join_to_agent(Exchange& exchange, AgentChannel& channel,
+                                 wire::http::HeadBuilder head, net::HalfClose half_close);
 
 inline constexpr int kFirstErrorStatus = 400;
 

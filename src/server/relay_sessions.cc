@@ -1,6 +1,5 @@
 #include "server/relay_sessions.h"
 
-#include "net/stream_pump.h"
 #include "server/agent_answer.h"
 #include "server/websocket.h"
 
@@ -57,13 +56,8 @@ Task<Result<void>> relay_upgrade(Exchange& exchange, AgentChannel& channel,
     co_return co_await relay_any_json(exchange, channel, live, response);
   }
   CO_ASSIGN_OR_RETURN(const Handshake handshake, check_handshake(exchange.request()));
-  CO_RETURN_IF_ERROR(co_await exchange.switch_protocols(upgrade_head(exchange, handshake)));
-  co_await net::pump_both(
-      {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
-      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
-      net::HalfClose::ends_both, kStreamPatience);
-  co_await drain_client(exchange.client());
-  co_return Result<void>{};
+  co_return co_await join_to_agent(exchange, channel, upgrade_head(exchange, handshake),
+                                   net::HalfClose::ends_both);
 }
 
 }  // namespace

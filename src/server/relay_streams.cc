@@ -1,6 +1,5 @@
 #include "server/relay_streams.h"
 
-#include "net/stream_pump.h"
 #include "server/agent_answer.h"
 #include "server/limits.h"
 
@@ -14,13 +13,8 @@ Task<Result<void>> relay_joined(Exchange& exchange, AgentChannel& channel,
   }
   auto head = exchange.start_head(kSwitchingProtocols);
   head.add("connection", "Upgrade").add("upgrade", kStreamProtocol);
-  CO_RETURN_IF_ERROR(co_await exchange.switch_protocols(std::move(head)));
-  co_await net::pump_both(
-      {.stream = exchange.client(), .read_ahead = exchange.reader().take_buffered()},
-      {.stream = channel.stream(), .read_ahead = channel.reader().take_buffered()},
-      net::HalfClose::passed_on, kStreamPatience);
-  co_await drain_client(exchange.client());
-  co_return Result<void>{};
+  co_return co_await join_to_agent(exchange, channel, std::move(head),
+                                   net::HalfClose::passed_on);
 }
 
 }  // namespace
