@@ -72,9 +72,10 @@ def test_every_group_of_routes_is_shown(page, api):
 def test_a_route_is_tried_with_the_token_that_was_given(page, deployed):
     block = open_operation(page, "tokens", "me")
     page.locator("button.authorize").click()
-    page.locator(".auth-container input").fill(deployed.token)
-    page.locator(".auth-btn-wrapper .authorize").click()
-    page.locator(".auth-btn-wrapper .btn-done").click()
+    ours = page.locator(".auth-container", has=page.locator("#auth-bearer-value"))
+    ours.locator("#auth-bearer-value").fill(deployed.token)
+    ours.locator(".auth-btn-wrapper .authorize").click()
+    page.locator(".auth-btn-wrapper .btn-done").first.click()
     assert execute(block) == "200"
     answer = block.locator(".live-responses-table .response-col_description").last
     expect(answer).to_contain_text('"subject"')
