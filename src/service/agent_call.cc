@@ -26,6 +26,9 @@ Task<Result<std::string>> ask(engine::AgentConnection& agent, const AgentQuestio
   }
   CO_RETURN_IF_ERROR(
       co_await agent.stream.write_all(head.finish(), question.body, kAgentAnswerPatience));
+  if (question.on_sent) {
+    question.on_sent();
+  }
   CO_ASSIGN_OR_RETURN(const auto response,
                       co_await agent.reader.read_response(question.method,
                                                           net::Deadline::after(question.patience)));

@@ -2,6 +2,7 @@
 // bounded and must be one JSON object with status 200. Loop thread only.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "service/context.h"
@@ -17,6 +18,8 @@ struct AgentQuestion {
   std::string target;
   std::string body;  // JSON
   base::Milliseconds patience = kAgentAnswerPatience;
+  // Called when all of it is with the agent, which does it before what it is asked later.
+  std::function<void()> on_sent = nullptr;
 };
 
 // `address`: engine::agent_address(). Errors: those of connect(); agent_failed, with details.status

@@ -89,8 +89,12 @@ Task<Credentials::Made> Credentials::make(SandboxRow row) {
   co_return made;
 }
 
-Task<Result<std::vector<std::string>>> Credentials::write(std::string address, std::string body) {
-  AgentQuestion question{.method = "PUT", .target = "/credentials", .body = std::move(body)};
+Task<Result<std::vector<std::string>>> Credentials::write(std::string address, std::string body,
+                                                          std::function<void()> on_sent) {
+  AgentQuestion question{.method = "PUT",
+                         .target = "/credentials",
+                         .body = std::move(body),
+                         .on_sent = std::move(on_sent)};
   CO_ASSIGN_OR_RETURN(const auto answer,
                       co_await ask_agent_json(context_, std::move(address), std::move(question)));
   wire::json::Reader reader(answer);
@@ -101,7 +105,8 @@ Task<Result<std::vector<std::string>>> Credentials::write(std::string address, s
   co_return std::move(*failed);
 }
 
-Task<void> Credentials::equip(LivePtr live, std::string image_digest) {
+Task<void> Credentials::equip(LivePtr live, std::string image_digest,
+                              std::function<void()> on_sent) {
   SandboxRow row = live->row;
   if (!image_digest.empty()) {
     row.image_digest = std::move(image_digest);
@@ -110,7 +115,7 @@ Task<void> Credentials::equip(LivePtr live, std::string image_digest) {
   const std::string id = row.id;
   Made made = co_await make(std::move(row));
   for (size_t i = 0; i < containers; ++i) {
-    auto failed = co_await write(engine::agent_address(id, i), made.body);
+    auto failed = co_await write(engine::agent_address(id, i), made.body, on_sent);
     if (!failed) {
       made.failures.push_back(failed.error().message);
       made.due_ms = std::min(made.due_ms, context_.now_ms() + kRetryMs);

@@ -5,6 +5,7 @@
 // main; loop thread only. Bounds: kAtOnceMax sandboxes are refreshed at once.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,10 @@ class Credentials {
   // Whether any are configured: else a start has nothing to do with this.
   [[nodiscard]] bool any() const { return !settings_.templates.empty(); }
   // Makes and writes them into every container; ends when that is done or has failed.
-  // `image_digest`: where the row does not have it yet.
-  net::Task<void> equip(LivePtr live, std::string image_digest);
+  // `image_digest`: where the row does not have it yet. `on_sent`: the agent has been told, of a
+  // sandbox of one container, and writes them before any command that comes from now on.
+  net::Task<void> equip(LivePtr live, std::string image_digest,
+                        std::function<void()> on_sent = nullptr);
   // Refreshes what is due, until cancelled. Spawned by main.
   net::Task<void> run();
 
@@ -35,7 +38,8 @@ class Credentials {
     std::vector<std::string> failures;  // of templates that were left out
   };
   net::Task<Made> make(SandboxRow row);
-  net::Task<base::Result<std::vector<std::string>>> write(std::string address, std::string body);
+  net::Task<base::Result<std::vector<std::string>>> write(std::string address, std::string body,
+                                                          std::function<void()> on_sent);
   net::Task<void> refresh(LivePtr live);
   void tell(const LivePtr& live, const std::vector<std::string>& failures);
   [[nodiscard]] bool is_ours(const SandboxRow& row) const;

@@ -49,13 +49,18 @@ void Lifecycle::apply_status(const LivePtr& live, const engine::Status& status) 
   }
 }
 
-// Its first command finds its credentials.
+// Its first command finds its credentials: they are with its agent before it is ready.
 Task<void> Lifecycle::equip(LivePtr live, engine::Status status) {
-  co_await credentials_->equip(live, status.image_digest);
-  live->bringing_up = false;
-  if (live->row.state == SandboxState::starting && context_.replicas.drives(live->row)) {
-    become_ready(live, status);
-  }
+  const auto go_on = [this, live, status] {
+    if (std::exchange(live->bringing_up, false) && live->row.state == SandboxState::starting &&
+        context_.replicas.drives(live->row)) {
+      become_ready(live, status);
+    }
+  };
+  live->equipping = true;
+  co_await credentials_->equip(live, status.image_digest, go_on);
+  live->equipping = false;
+  go_on();
 }
 
 // Of a sandbox of several containers, all of which are there.
