@@ -6,6 +6,7 @@ The same sources give the same bytes: times are those of the last commit (or SOU
 import datetime
 import email.utils
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -25,6 +26,8 @@ PROGRAMS = {
 }
 CONFIGURATIONS = {"sandbox-gateway": "gateway.conf", "sandbox-node": "node.conf",
                   "sandbox-ssh": "ssh.conf"}
+# What a new installation has beyond the programs' own defaults.
+SWITCHED_ON = {"sandbox-gateway": {"credentials": "sandbox"}}
 COMPLETIONS = {
     "bash": "usr/share/bash-completion/completions/sandbox",
     "zsh": "usr/share/zsh/vendor-completions/_sandbox",
@@ -48,6 +51,16 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+def configuration(build: Path, program: str) -> str:
+    """Every key commented out, but for those that SWITCHED_ON gives a value."""
+    text = output_of(build / program, "config", "default")
+    for key, value in SWITCHED_ON.get(program, {}).items():
+        if f"\n#{key} =" not in text:
+            raise SystemExit(f"{program} has no key {key}")
+        text = re.sub(rf"(?m)^#{key} =.*$", f"{key} = {value}", text)
+    return text
+
+
 def gather(root: Path, build: Path, target: Path, version: str, date: str) -> None:
     """The package's content under `target`."""
     for folder, names in PROGRAMS.items():
@@ -60,7 +73,7 @@ def gather(root: Path, build: Path, target: Path, version: str, date: str) -> No
         write(target / path, output_of(cli, "completion", shell))
     write(target / "usr/share/man/man1/sandbox.1", man_pages.cli_page(cli, date, version))
     for program, file in CONFIGURATIONS.items():
-        write(target / "etc" / NAME / file, output_of(build / program, "config", "default"))
+        write(target / "etc" / NAME / file, configuration(build, program))
         table = option_documents.read_table(build, program)
         write(target / f"usr/share/man/man8/{program}.8",
               man_pages.daemon_page(table, date, version))

@@ -110,6 +110,9 @@ def test_configuration_is_kept_on_upgrade_and_right(content):
     for program, file in package.CONFIGURATIONS.items():
         assert run(BUILD / program, "config", "check", "--config",
                    content / "etc/sandbox-gateway" / file) == "ok\n"
+    # The command line works inside from the start (docs/identity.md).
+    conf = (content / "etc/sandbox-gateway/gateway.conf").read_text().splitlines()
+    assert [line for line in conf if line and not line.startswith("#")] == ["credentials = sandbox"]
 
 
 @pytest.mark.parametrize("page", ["man1/sandbox.1", "man8/sandbox-gateway.8",
