@@ -65,7 +65,7 @@ class Bench:
         settings = instance.Settings(
             name_prefix="sgb", subnet="10.204.0.0/16", id_base=900_000_000, shells=shells,
             port=instance.free_port(), metrics_port=instance.free_port(),
-            storage_pool_mb=8192)
+            storage_pool_mb=8192, gateway_options={"credentials": "sandbox"})  # as packaged
         self.one = instance.Instance(STATE, BUILD, settings)
         if STATE.exists() and self.one.node.pid() is None:
             self.one.purge()

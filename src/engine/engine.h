@@ -35,8 +35,8 @@ struct Status {
   int64_t start_ms = 0;
 };
 
-// One thing that happened, in order. `type` is one of the API's event types (pulling, pulled,
-// starting, out_of_memory) for progress, or empty when only the status changed.
+// One thing that happened, in order. `type` is an event type of the API (pulling, pulled, starting,
+// out_of_memory, policy_denied with status.reason its own) or empty: only the status changed.
 struct Change {
   Status status;
   std::string type;
