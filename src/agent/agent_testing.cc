@@ -160,12 +160,14 @@ TestAgent::TestAgent(Config config, StreamPatience patience) {
     while (group.size() > 0) {
       loop.run_once(base::Milliseconds(10));
     }
+    stop_told_.get_future().wait();
   });
   ready.get_future().wait();
 }
 
 TestAgent::~TestAgent() {
   stop_();
+  stop_told_.set_value();
   thread_.join();
   [[maybe_unused]] const auto removed = base::sys::remove_tree(folder_);
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <boost/json/object.hpp>
+#include <future>
 #include <memory>
 #include <string>
 #include <thread>
@@ -77,6 +78,7 @@ class TestAgent {
  private:
   std::string folder_;
   std::function<void()> stop_;
+  std::promise<void> stop_told_;  // the loop outlives the call that stops it
   std::thread thread_;
 };
 
