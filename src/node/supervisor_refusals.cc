@@ -43,8 +43,8 @@ void Supervisor::tell_refusal(Sandbox& sandbox, const Refusal& refusal) {
   }
   Status status = sandbox.status;
   status.reason = refusal.reason;
-  listener_(Change{
-      .type = "policy_denied", .message = std::move(message), .status = std::move(status)});
+  listener_(
+      Change{.type = "policy_denied", .message = std::move(message), .status = std::move(status)});
 }
 
 void Supervisor::begin_counting(Sandbox& sandbox) {
