@@ -31,6 +31,7 @@ import (
 const (
 	buildkitdPath = "/bin/buildkitd"
 	buildahPath   = "/bin/buildah"
+	selfPath      = "/proc/self/exe"
 	// Of what buildah says when it fails: the end.
 	complaintBytesMax = 16 << 10
 )
@@ -117,7 +118,7 @@ func (t *tail) Write(piece []byte) (int, error) {
 func buildah(ctx context.Context, log *os.File, arguments ...string) (string, error) {
 	global := []string{"--root", filepath.Join(stateFolder, "buildah"), "--runroot", "/run/buildah",
 		"--storage-driver", "overlay"}
-	program := exec.CommandContext(ctx, buildahPath, append(global, arguments...)...)
+	program := exec.CommandContext(ctx, selfPath, append(append([]string{"first"}, global...), arguments...)...)
 	program.Env = []string{"PATH=/bin", "HOME=/root", "XDG_RUNTIME_DIR=/run",
 		"TMPDIR=" + filepath.Join(stateFolder, "tmp")}
 	var told bytes.Buffer
@@ -126,7 +127,10 @@ func buildah(ctx context.Context, log *os.File, arguments ...string) (string, er
 	if log != nil {
 		program.ExtraFiles = []*os.File{log}
 	}
-	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	// Steps are in groups of their own, where no end of a job finds them: they end with the first
+	// process of their namespace.
+	program.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWPID | syscall.CLONE_NEWNS}
 	if err := program.Run(); err != nil {
 		lines := strings.Split(strings.TrimSpace(complaint.String()), "\n")
 		said := strings.TrimPrefix(lines[len(lines)-1], "Error: ")
@@ -136,6 +140,18 @@ func buildah(ctx context.Context, log *os.File, arguments ...string) (string, er
 		return "", errors.New(said)
 	}
 	return strings.TrimSpace(told.String()), nil
+}
+
+// Becomes buildah, as the first process of a namespace that was just made.
+func becomeBuildah(arguments []string) error {
+	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
+		return fmt.Errorf("mounts of its own: %w", err)
+	}
+	flags := uintptr(syscall.MS_NOSUID | syscall.MS_NODEV | syscall.MS_NOEXEC)
+	if err := syscall.Mount("proc", "/proc", "proc", flags, ""); err != nil {
+		return fmt.Errorf("its own /proc: %w", err)
+	}
+	return syscall.Exec(buildahPath, append([]string{buildahPath}, arguments...), os.Environ())
 }
 
 // A base image under a name that no Dockerfile has, in buildah's store.

@@ -6,6 +6,8 @@
 //	sandbox-builder bases FOLDER   prints the images that the job's Dockerfile is built on, and their lines, as JSON
 //	sandbox-builder build FOLDER   builds the job: log on stdout; FOLDER/progress.json,
 //	                               FOLDER/result.json and FOLDER/image.tar (an OCI layout)
+//
+// `build` starts itself as `first ARGUMENTS…`, which becomes buildah in a namespace of its own.
 package main
 
 import (
@@ -57,6 +59,8 @@ func writeJSON(path string, value any) error {
 func main() {
 	var err error
 	switch {
+	case len(os.Args) > 2 && os.Args[1] == "first":
+		err = becomeBuildah(os.Args[2:])
 	case len(os.Args) == 2 && os.Args[1] == "serve":
 		err = serve()
 	case len(os.Args) == 3 && os.Args[1] == "bases":
