@@ -159,7 +159,8 @@ class Streams:
     def standing_readers(self) -> None:
         """The gateway's memory while many read an endless output and some do not."""
         script = "while :; do head -c 65536 /dev/zero; sleep 0.02; done"
-        rows = [self.ask("POST", "/sessions", {"command": script, "followed": True}) for _ in range(STREAMS)]
+        rows = [self.ask("POST", "/sessions", {"command": script, "followed": True})
+                for _ in range(STREAMS)]
         readers = [open_stream(self.bench.one, f"{self.prefix}/sessions/{row['id']}/logs"
                                                "?offset=0&follow=true") for row in rows]
         stopped, count = threading.Event(), [0]
