@@ -129,7 +129,9 @@ Reply filter_reply(Reply reply, const model::AllowList& list, std::vector<Addres
 
 void Server::run() {
   group_.spawn(serve());
-  loop_.run();
+  if (!is_over_) {  // the node may have gone before this began: run() would forget the stop
+    loop_.run();
+  }
 }
 
 Task<void> Server::serve() {
@@ -139,6 +141,7 @@ Task<void> Server::serve() {
       break;
     }
   }
+  is_over_ = true;
   loop_.stop();  // and with it the process; nothing here outlives the node
 }
 

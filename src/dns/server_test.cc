@@ -1,6 +1,8 @@
 #include "dns/server.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 namespace dns {
 namespace {
@@ -15,6 +17,15 @@ Reply reply_with(std::vector<std::string> addresses, uint32_t ttl_sec = 60) {
     reply.addresses.push_back({.address = *model::parse_ipv4(text), .ttl_sec = ttl_sec});
   }
   return reply;
+}
+
+TEST(Server, ends_where_the_node_has_gone_before_it_began) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends), 0);
+  ::close(ends[0]);
+  net::EventLoop loop;
+  Server server(loop, base::Fd(ends[1]));
+  server.run();
 }
 
 TEST(FilterReply, public_addresses_are_opened_and_told) {
