@@ -129,9 +129,7 @@ Reply filter_reply(Reply reply, const model::AllowList& list, std::vector<Addres
 
 void Server::run() {
   group_.spawn(serve());
-  if (!is_over_) {  // the node may have gone before this began: run() would forget the stop
-    loop_.run();
-  }
+  loop_.run();
 }
 
 Task<void> Server::serve() {
@@ -141,7 +139,6 @@ Task<void> Server::serve() {
       break;
     }
   }
-  is_over_ = true;
   loop_.stop();  // and with it the process; nothing here outlives the node
 }
 

@@ -98,7 +98,6 @@ class Server {
   int64_t last_call_ = 0;
   size_t under_way_ = 0;
   size_t connections_ = 0;
-  bool is_over_ = false;  // the node is gone
   Refusals refusals_;
   net::TaskGroup group_;
 };

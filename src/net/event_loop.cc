@@ -23,7 +23,6 @@ EventLoop::EventLoop()
 EventLoop::~EventLoop() = default;
 
 void EventLoop::run() {
-  stopped_ = false;
   while (!stopped_) {
     run_once(base::Milliseconds(60'000));
   }

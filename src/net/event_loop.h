@@ -44,7 +44,7 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Until stop(); handles what is ready in turns, timers in order of time.
+  // Until stop(), or not at all after one; what is ready in turns, timers in order of time.
   void run();
   void stop() { stopped_ = true; }
   // One turn that waits at most `at_most`; for tests and for a program with its own loop.

@@ -112,6 +112,12 @@ TEST(EventLoop, runs_work_posted_from_another_thread) {
   loop.run();
 }
 
+TEST(EventLoop, a_stop_from_before_it_runs_is_kept) {
+  EventLoop loop;
+  loop.stop();
+  loop.run();
+}
+
 Task<void> serve_one(Stream& stream) {
   HttpReader reader(stream);
   const auto request = co_await reader.read_request(Deadline::after(5s), 5s);
