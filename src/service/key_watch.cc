@@ -1,7 +1,5 @@
 #include "service/key_watch.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 
 namespace service {
@@ -21,17 +19,6 @@ KeyWatch::KeyWatch(Context& context, SecretBox& box, Registries& registries, Lif
       file_(std::move(file)),
       of_command_(std::move(of_command)) {}
 
-KeyWatch::Stamp KeyWatch::look_at_file() const {
-  constexpr int64_t kNsPerSecond = 1'000'000'000;
-  struct stat state{};
-  if (::stat(file_.c_str(), &state) != 0) {
-    return {};
-  }
-  return {.changed_ns = (state.st_mtim.tv_sec * kNsPerSecond) + state.st_mtim.tv_nsec,
-          .inode = state.st_ino,
-          .size = state.st_size};
-}
-
 Task<Result<void>> KeyWatch::use(KeyRing keys, std::string current) {
   const bool drops_some = std::ranges::any_of(
       box_.keys(), [&keys](const MasterKey& key) { return find_key(keys, key.id) == nullptr; });
@@ -47,7 +34,7 @@ Task<Result<void>> KeyWatch::use(KeyRing keys, std::string current) {
 }
 
 Task<Result<void>> KeyWatch::look() {
-  if (const Stamp now = look_at_file(); now != stamp_) {
+  if (const base::FileStamp now = base::file_stamp(file_); now != stamp_) {
     CO_ASSIGN_OR_RETURN(of_file_, read_key_file(file_));
     stamp_ = now;
   }

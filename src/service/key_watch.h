@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "base/file_stamp.h"
 #include "service/context.h"
 #include "service/lifecycle.h"
 #include "service/registries.h"
@@ -32,13 +33,6 @@ class KeyWatch {
   net::Task<void> run();
 
  private:
-  struct Stamp {
-    int64_t changed_ns = 0;
-    uint64_t inode = 0;
-    int64_t size = -1;
-    bool operator==(const Stamp&) const = default;
-  };
-  [[nodiscard]] Stamp look_at_file() const;
   net::Task<base::Result<void>> use(KeyRing keys, std::string current);
 
   Context& context_;
@@ -47,7 +41,7 @@ class KeyWatch {
   Lifecycle& lifecycle_;
   std::string file_;
   KeyRing of_command_;
-  Stamp stamp_;
+  base::FileStamp stamp_;
   KeyRing of_file_;
   std::string told_;
   std::string complaint_;  // the last one that was logged

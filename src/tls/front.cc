@@ -1,7 +1,5 @@
 #include "tls/front.h"
 
-#include <sys/stat.h>
-
 namespace tls {
 namespace {
 
@@ -78,17 +76,7 @@ Task<void> Front::finish() {
 }
 
 Front::Stamps Front::look_at_files() const {
-  const auto stamp = [](const std::string& file) {
-    struct stat state{};
-    constexpr int64_t kNsPerSecond = 1'000'000'000;
-    if (::stat(file.c_str(), &state) != 0) {
-      return Stamp{};
-    }
-    return Stamp{.changed_ns = state.st_mtim.tv_sec * kNsPerSecond + state.st_mtim.tv_nsec,
-                 .inode = state.st_ino,
-                 .size = state.st_size};
-  };
-  return {stamp(files_.certificate), stamp(files_.key)};
+  return {base::file_stamp(files_.certificate), base::file_stamp(files_.key)};
 }
 
 Task<void> Front::watch_files() {

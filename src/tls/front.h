@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/file_stamp.h"
 #include "base/log.h"
 #include "net/task_group.h"
 #include "tls/acceptor.h"
@@ -34,13 +35,7 @@ class Front {
   void stop_accepting();
 
  private:
-  struct Stamp {
-    int64_t changed_ns = 0;
-    uint64_t inode = 0;
-    int64_t size = -1;
-    bool operator==(const Stamp&) const = default;
-  };
-  using Stamps = std::array<Stamp, 2>;
+  using Stamps = std::array<base::FileStamp, 2>;
 
   net::Task<void> watch_files();
   net::Task<void> finish();
