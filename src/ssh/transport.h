@@ -47,7 +47,7 @@ class Transport {
   [[nodiscard]] bool output_waits() const;
   // To be called after whatever may have written to the client or read from it.
   void touched();
-  // From now on a silent client is asked whether it is there.
+  // Is signed in: from now on a silent client is asked whether it is there.
   void start_keep_alive() { keeps_alive_ = true; }
   // Says why, and ends.
   void disconnect(const std::string& reason);
