@@ -22,15 +22,14 @@ net::Task<Result<void>> write_file(Agent& agent, net::Stream& client, net::HttpR
   CO_ASSIGN_OR_RETURN(Upload upload, Upload::begin(wanted, request.content_length));
   base::fault_point("agent.upload.begun");
   uint64_t size = 0;
-  UploadDigest digest;
+  PieceBuffers buffers(1 + UploadDigest::kQueueMax, request);
+  UploadDigest digest;  // goes before the pieces that it may still be reading
   const auto take = [&](std::string_view bytes) {
     size += bytes.size();
-    digest.begin(bytes);
-    auto written = upload.write(bytes);
-    digest.wait();
-    return written;
+    digest.add(bytes);
+    return upload.write(bytes);
   };
-  CO_RETURN_IF_ERROR(co_await receive_body(client, reader, request, take));
+  CO_RETURN_IF_ERROR(co_await receive_body(client, reader, request, buffers, take));
   base::fault_point("agent.upload.written");
   CO_RETURN_IF_ERROR(upload.commit());
   base::fault_point("agent.upload.replaced");

@@ -70,7 +70,8 @@ net::Task<Result<void>> receive_tar(net::Stream& client, net::HttpReader& reader
   TarUpload upload(wanted);
   CO_RETURN_IF_ERROR(upload.begin());
   const auto take = [&upload](std::string_view bytes) { return upload.take(bytes); };
-  CO_RETURN_IF_ERROR(co_await receive_body(client, reader, request, take));
+  PieceBuffers buffers(1, request);
+  CO_RETURN_IF_ERROR(co_await receive_body(client, reader, request, buffers, take));
   base::fault_point("agent.archive.placed");
   CO_RETURN_IF_ERROR(upload.finish());
   const TarCounts& counts = upload.counts();

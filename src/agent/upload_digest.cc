@@ -4,41 +4,52 @@ namespace agent {
 
 UploadDigest::~UploadDigest() {
   if (thread_.started()) {
-    wait();
-    turn_.store(Turn::over, std::memory_order_release);
-    turn_.notify_one();
+    over_.store(true, std::memory_order_relaxed);
+    added_.fetch_add(1, std::memory_order_release);
+    added_.notify_one();
     thread_.join();
   }
 }
 
-void UploadDigest::begin(std::string_view bytes) {
-  if (bytes.size() < kThreadBytesMin || !thread_.start<&UploadDigest::work>(*this)) {
-    hash_.add(bytes);
+void UploadDigest::add(std::string_view piece) {
+  const bool is_for_thread = thread_.started() || piece.size() >= kThreadBytesMin;
+  if (!is_for_thread || !thread_.start<&UploadDigest::work>(*this)) {
+    hash_.add(piece);
     return;
   }
-  piece_ = bytes;
-  turn_.store(Turn::worker, std::memory_order_release);
-  turn_.notify_one();
+  wait_for_room(kQueueMax);
+  const uint32_t added = added_.load(std::memory_order_relaxed);
+  queue_[added % kQueueMax] = piece;
+  added_.store(added + 1, std::memory_order_release);
+  added_.notify_one();
 }
 
-void UploadDigest::wait() {
-  while (turn_.load(std::memory_order_acquire) == Turn::worker) {
-    turn_.wait(Turn::worker, std::memory_order_acquire);
+std::string UploadDigest::finish() {
+  wait_for_room(1);
+  return hash_.finish();
+}
+
+// Until fewer than that many pieces are with the thread.
+void UploadDigest::wait_for_room(uint32_t queue_max) {
+  const uint32_t added = added_.load(std::memory_order_relaxed);
+  for (;;) {
+    const uint32_t done = done_.load(std::memory_order_acquire);
+    if (added - done < queue_max) {
+      return;
+    }
+    done_.wait(done, std::memory_order_acquire);
   }
 }
 
 void UploadDigest::work() {
-  for (;;) {
-    turn_.wait(Turn::caller, std::memory_order_acquire);
-    const Turn turn = turn_.load(std::memory_order_acquire);
-    if (turn == Turn::over) {
-      return;
+  for (uint32_t next = 0;; ++next) {
+    added_.wait(next, std::memory_order_acquire);
+    if (over_.load(std::memory_order_relaxed)) {
+      return;  // with what is left: nobody wants the digest any more
     }
-    if (turn == Turn::worker) {
-      hash_.add(piece_);
-      turn_.store(Turn::caller, std::memory_order_release);
-      turn_.notify_one();
-    }
+    hash_.add(queue_[next % kQueueMax]);
+    done_.store(next + 1, std::memory_order_release);
+    done_.notify_one();
   }
 }
 

@@ -1,9 +1,10 @@
-// SHA-256 of an upload, computed beside the writing: large pieces are hashed by a thread of its own
-// while the loop's thread writes them to the file. The thread is started with the first large piece
-// and ends with this object; where the sandbox has no process left for it, and for small pieces,
-// the loop's thread does it. The thread touches nothing but the piece and the digest.
+// SHA-256 of an upload, computed beside the writing: a thread of its own hashes pieces in their
+// order while the loop's thread writes them to the file and takes in the next. It starts with the
+// first large piece and ends with this object; where the sandbox has no process left for it, the
+// loop's thread hashes. The thread touches nothing but the pieces and the digest.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <string>
@@ -16,27 +17,32 @@ namespace agent {
 
 class UploadDigest {
  public:
+  // So many pieces may be with the thread when add() has returned.
+  static constexpr uint32_t kQueueMax = 3;
+
   UploadDigest() = default;
   ~UploadDigest();
   UploadDigest(const UploadDigest&) = delete;
   UploadDigest& operator=(const UploadDigest&) = delete;
 
-  // The bytes must stay as they are until wait() has returned; one piece at a time.
-  void begin(std::string_view bytes);
-  void wait();
+  // The bytes must stay as they are until kQueueMax more pieces have been added, or finish() has
+  // returned. Waits where the thread is that far behind.
+  void add(std::string_view piece);
   // In hex; nothing may be added afterwards.
-  std::string finish() { return hash_.finish(); }
+  std::string finish();
 
  private:
-  enum class Turn : uint32_t { caller, worker, over };
-  // Waking the other thread costs about as much as hashing some 50 KiB.
-  static constexpr size_t kThreadBytesMin = size_t{128} * 1024;
+  // Waking the other thread costs about as much as hashing so much.
+  static constexpr size_t kThreadBytesMin = size_t{32} * 1024;
 
+  void wait_for_room(uint32_t queue_max);
   void work();
 
   Sha256 hash_;
-  std::string_view piece_;
-  std::atomic<Turn> turn_{Turn::caller};
+  std::array<std::string_view, kQueueMax> queue_;
+  std::atomic<uint32_t> added_{0};
+  std::atomic<uint32_t> done_{0};
+  std::atomic<bool> over_{false};
   SmallThread thread_;
 };
 
