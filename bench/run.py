@@ -36,6 +36,12 @@ SETTLE_SECONDS = 1.5  # the pool of shells fills again
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
+def pool_mb() -> int:
+    """Nearly the disk that Docker may use, up to what a large host's pool has without a word."""
+    free = os.statvfs(STATE.parent)
+    return min(65536, free.f_bavail * free.f_frsize // 2**20 * 3 // 4)
+
+
 class Bench:
     def __init__(self, quick: bool):
         self.rounds = 60 if quick else 300
@@ -65,7 +71,7 @@ class Bench:
         settings = instance.Settings(
             name_prefix="sgb", subnet="10.204.0.0/16", id_base=900_000_000, shells=shells,
             port=instance.free_port(), metrics_port=instance.free_port(),
-            storage_pool_mb=8192, gateway_options={"credentials": "sandbox"})  # as packaged
+            storage_pool_mb=pool_mb(), gateway_options={"credentials": "sandbox"})  # as packaged
         self.one = instance.Instance(STATE, BUILD, settings)
         if STATE.exists() and self.one.node.pid() is None:
             self.one.purge()

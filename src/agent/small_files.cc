@@ -9,6 +9,13 @@
 #include "base/sys.h"
 
 namespace agent {
+namespace {
+
+// Waking the thread costs as much as writing a file: it is woken for many.
+constexpr uint32_t kWokenEvery = 64;
+static_assert(kWokenEvery < SmallFiles::kQueueMax);
+
+}  // namespace
 
 SmallFiles::~SmallFiles() {
   if (thread_.started()) {
@@ -27,7 +34,9 @@ bool SmallFiles::add(SmallFile& file) {
   }
   queue_[added % kQueueMax] = std::move(file);
   added_.store(added + 1, std::memory_order_release);
-  added_.notify_one();
+  if ((added + 1) % kWokenEvery == 0) {
+    added_.notify_one();
+  }
   return true;
 }
 
@@ -40,6 +49,7 @@ int SmallFiles::write(const SmallFile& file) {
 
 SmallFiles::Outcome SmallFiles::wait() {
   const uint32_t added = added_.load(std::memory_order_relaxed);
+  added_.notify_one();
   for (;;) {
     const uint32_t done = done_.load(std::memory_order_acquire);
     if (done == added) {

@@ -27,7 +27,7 @@ struct SmallFile {
 
 class SmallFiles {
  public:
-  static constexpr uint32_t kQueueMax = 64;
+  static constexpr uint32_t kQueueMax = 256;
   static constexpr size_t kBytesMax = size_t{16} * 1024;  // of one file
   static constexpr size_t kToldMax = 100;
 

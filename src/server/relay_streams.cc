@@ -13,8 +13,7 @@ Task<Result<void>> relay_joined(Exchange& exchange, AgentChannel& channel,
   }
   auto head = exchange.start_head(kSwitchingProtocols);
   head.add("connection", "Upgrade").add("upgrade", kStreamProtocol);
-  co_return co_await join_to_agent(exchange, channel, std::move(head),
-                                   net::HalfClose::passed_on);
+  co_return co_await join_to_agent(exchange, channel, std::move(head), net::HalfClose::passed_on);
 }
 
 }  // namespace
