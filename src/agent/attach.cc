@@ -19,14 +19,14 @@ using wire::websocket::make_frame;
 using wire::websocket::Opcode;
 
 // A paste; larger input comes in several messages.
-constexpr size_t kMessageBytesMax = 1024 * 1024;
-constexpr size_t kReadBytes = 16 * 1024;
+constexpr size_t kMessageBytesMax = size_t{1024} * 1024;
+constexpr size_t kReadBytes = size_t{16} * 1024;
 // How long a client may take to answer our close.
 constexpr base::Milliseconds kClosePatience{2'000};
 // Answers to pings that a client does not take are not collected.
 constexpr size_t kWaitingBytesMax = 4096;
 // The documented part of a terminal's past that is shown again.
-constexpr uint64_t kScreenBytes = 256 * 1024;
+constexpr uint64_t kScreenBytes = uint64_t{256} * 1024;
 constexpr uint64_t kLineBytes = 4096;
 constexpr char kChannelInput = 0;
 constexpr std::string_view kSwitching =

@@ -25,8 +25,8 @@ using wire::websocket::Event;
 using wire::websocket::make_frame;
 using wire::websocket::Opcode;
 
-constexpr size_t kMessageBytesMax = 1024 * 1024;
-constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kMessageBytesMax = size_t{1024} * 1024;
+constexpr size_t kReadBytes = size_t{64} * 1024;
 // How long a client may take to close behind our close.
 constexpr base::Milliseconds kClosePatience{2'000};
 // A reader may stand still as long as its connection lives; its end is told by the connection.
@@ -34,7 +34,7 @@ constexpr base::Milliseconds kReaderPatience{std::chrono::hours(24 * 7)};
 // How often a client that has to wait with its input is looked after.
 constexpr base::Milliseconds kClientLook{500};
 // How much of a terminal is read after its command's end; a pipe tells what waits in it.
-constexpr size_t kTerminalRestMax = 64 * 1024;
+constexpr size_t kTerminalRestMax = size_t{64} * 1024;
 constexpr char kChannelInput = 0;
 constexpr std::string_view kChannelOut = "\x01";
 constexpr std::string_view kChannelErr = "\x02";

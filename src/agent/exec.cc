@@ -16,12 +16,12 @@ using net::Deadline;
 using wire::http::HeadBuilder;
 
 // api/agent-protocol.md: with its newline.
-constexpr size_t kLineBytesMax = 1024 * 1024;
+constexpr size_t kLineBytesMax = size_t{1024} * 1024;
 // A slow reader is waited for as long as it takes something now and then.
 constexpr base::Milliseconds kOutputPatience{600'000};
 // How often the client is looked at while the command does not take its input.
 constexpr base::Milliseconds kClientPoll{1000};
-constexpr size_t kSendBytes = 1024 * 1024;
+constexpr size_t kSendBytes = size_t{1024} * 1024;
 
 struct FirstLine {
   CommandRequest request;

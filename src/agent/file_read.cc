@@ -28,10 +28,10 @@ using net::Deadline;
 using wire::http::HeadBuilder;
 
 constexpr base::Milliseconds kWritePatience{600'000};
-constexpr size_t kSliceBytes = 1024 * 1024;
-constexpr size_t kCopyBytes = 256 * 1024;
+constexpr size_t kSliceBytes = size_t{1024} * 1024;
+constexpr size_t kCopyBytes = size_t{256} * 1024;
 // Files of /proc and /sys say they are empty; they are read whole up to this.
-constexpr size_t kUnsizedBytesMax = 1024 * 1024;
+constexpr size_t kUnsizedBytesMax = size_t{1024} * 1024;
 
 struct OpenedFile {
   base::Fd file;

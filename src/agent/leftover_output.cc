@@ -7,7 +7,7 @@ namespace agent {
 namespace {
 
 // A turn of the loop must end even if the writer never stops.
-constexpr size_t kDiscardBytesPerTurn = 1024 * 1024;
+constexpr size_t kDiscardBytesPerTurn = size_t{1024} * 1024;
 
 }  // namespace
 

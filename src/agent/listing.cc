@@ -15,7 +15,7 @@ namespace agent {
 namespace {
 
 constexpr base::Milliseconds kWritePatience{600'000};
-constexpr size_t kSliceBytes = 32 * 1024;
+constexpr size_t kSliceBytes = size_t{32} * 1024;
 
 // Walks the tree depth first; each next() call runs as the acting user and does not suspend.
 class Lister {

@@ -18,7 +18,7 @@ class OutputPipe {
  public:
   // A pipe's usual capacity, and what one that keeps being full gets.
   static constexpr size_t kReadBytes = size_t{64} * 1024;
-  static constexpr size_t kReadBytesMax = 256 * 1024;
+  static constexpr size_t kReadBytesMax = size_t{256} * 1024;
 
   explicit OutputPipe(net::EventLoop& loop) : loop_(loop) {}
   ~OutputPipe() { close(nullptr); }

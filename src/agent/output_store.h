@@ -22,7 +22,7 @@ inline constexpr uint64_t kOutputBytesMax = 32ULL * 1024 * 1024;
 
 class OutputStore {
  public:
-  static constexpr size_t kMemoryBytesMax = 64 * 1024;
+  static constexpr size_t kMemoryBytesMax = size_t{64} * 1024;
 
   // No limit but the sandbox's storage.
   static constexpr uint64_t kUnlimited = 1ULL << 62U;

@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kIdleGroupsMax = 16;
 // /proc/PID/stat and cgroup.procs stay far below.
-constexpr size_t kProcFileBytesMax = 1024 * 1024;
+constexpr size_t kProcFileBytesMax = size_t{1024} * 1024;
 constexpr std::string_view kMarkerName = "SANDBOX_COMMAND";
 
 std::string read_at(int folder, const std::string& path) {

@@ -16,7 +16,7 @@ namespace {
 
 using net::Deadline;
 
-constexpr size_t kBodyBytesMax = 1024 * 1024;
+constexpr size_t kBodyBytesMax = size_t{1024} * 1024;
 // How often it is looked whether the client is still there: its bytes are the helper's to read.
 constexpr base::Milliseconds kClientPoll{1000};
 

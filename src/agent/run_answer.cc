@@ -11,7 +11,7 @@ namespace {
 
 // A slow reader is waited for as long as it takes something now and then.
 constexpr base::Milliseconds kWritePatience{600'000};
-constexpr size_t kSliceBytes = 64 * 1024;
+constexpr size_t kSliceBytes = size_t{64} * 1024;
 
 std::string_view json_bool(bool value) { return value ? "true" : "false"; }
 

@@ -9,7 +9,7 @@ namespace agent {
 namespace {
 
 // The kernel's MAX_ARG_STRLEN with the closing NUL; longer scripts go by descriptor.
-constexpr size_t kArgumentBytesMax = 128 * 1024;
+constexpr size_t kArgumentBytesMax = size_t{128} * 1024;
 constexpr std::string_view kDefaultPath =
     "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 

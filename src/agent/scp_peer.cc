@@ -10,7 +10,7 @@
 namespace agent::scp {
 namespace {
 
-constexpr size_t kBufferBytes = 256 * 1024;
+constexpr size_t kBufferBytes = size_t{256} * 1024;
 constexpr char kAgrees = '\0';
 
 }  // namespace

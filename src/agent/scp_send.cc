@@ -15,7 +15,7 @@
 namespace agent::scp {
 namespace {
 
-constexpr size_t kBufferBytes = 256 * 1024;
+constexpr size_t kBufferBytes = size_t{256} * 1024;
 constexpr mode_t kModeBits = 07777;
 // Each level is a folder that is open; a link back to its own parent ends here too.
 constexpr size_t kDepthMax = 256;

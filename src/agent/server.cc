@@ -26,9 +26,9 @@ using wire::http::Request;
 
 constexpr base::Milliseconds kHeadPatience{30'000};
 constexpr base::Milliseconds kDescriptorPause{100};
-constexpr size_t kRunBodyBytesMax = 12 * 1024 * 1024;
+constexpr size_t kRunBodyBytesMax = size_t{12} * 1024 * 1024;
 // What is read and dropped of a refused body so that the connection lives on.
-constexpr size_t kDrainBytesMax = 4 * 1024 * 1024;
+constexpr size_t kDrainBytesMax = size_t{4} * 1024 * 1024;
 
 }  // namespace
 

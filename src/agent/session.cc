@@ -17,7 +17,7 @@ using std::chrono::steady_clock;
 // What is shown of a command; a script may have megabytes.
 constexpr size_t kShownBytesMax = 4096;
 // How much of a terminal is read after its command's end; a pipe tells what waits in it.
-constexpr size_t kTerminalRestMax = 64 * 1024;
+constexpr size_t kTerminalRestMax = size_t{64} * 1024;
 constexpr int kExitNotExecutable = 126;
 
 base::WallTime wall_now() { return base::RealClock().wall(); }

@@ -17,7 +17,7 @@ using wire::http::HeadBuilder;
 using wire::http::Request;
 
 // As that of /run.
-constexpr size_t kStartBytesMax = 12 * 1024 * 1024;
+constexpr size_t kStartBytesMax = size_t{12} * 1024 * 1024;
 constexpr size_t kSmallBodyBytesMax = 4096;
 constexpr double kWaitSecondsMax = 300;
 constexpr double kMillisecondsPerSecond = 1000;

@@ -21,7 +21,7 @@ constexpr mode_t kFileMode = 0666;
 constexpr mode_t kModeBits = 07777;
 // Of one answer: the packet they make stays far below its limit with the longest names.
 constexpr uint32_t kEntriesAtOnce = 100;
-constexpr size_t kCopyBytes = 64 * 1024;
+constexpr size_t kCopyBytes = size_t{64} * 1024;
 constexpr size_t kKernelCopyBytes = size_t{64} * 1024 * 1024;
 
 int open_flags(uint32_t wanted) {

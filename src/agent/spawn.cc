@@ -17,7 +17,7 @@ namespace agent {
 namespace {
 
 // A child's frames are small: it calls nothing but the kernel.
-constexpr size_t kStackBytes = 16 * 1024;
+constexpr size_t kStackBytes = size_t{16} * 1024;
 constexpr uintptr_t kStackAlignment = 16;
 // More are made when more children are on their way at once; what is kept is touched memory.
 constexpr size_t kStacksKept = 4;

@@ -26,9 +26,9 @@ constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLO
 constexpr off_t kSparseBytesMin = 64 * 1024;
 constexpr off_t kStatBlockBytes = 512;  // unit of st_blocks
 // More pieces than these are not worth their map; the rest goes as one.
-constexpr size_t kPartsMax = 32 * 1024;
+constexpr size_t kPartsMax = size_t{32} * 1024;
 constexpr size_t kAttributesMax = 128;  // of one file
-constexpr size_t kAttributeBytesMax = 256 * 1024;
+constexpr size_t kAttributeBytesMax = size_t{256} * 1024;
 constexpr int kLookedAtMax = 1000;  // entries a turn
 
 Entry entry_of(const struct stat& status, std::string path, EntryType type) {

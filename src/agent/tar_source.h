@@ -22,8 +22,8 @@ namespace agent {
 
 class TarSource {
  public:
-  static constexpr size_t kSliceBytes = 256 * 1024;
-  static constexpr size_t kLinksMax = 64 * 1024;
+  static constexpr size_t kSliceBytes = size_t{256} * 1024;
+  static constexpr size_t kLinksMax = size_t{64} * 1024;
 
   explicit TarSource(const FileRequest& request) : request_(request), folders_(".") {}
 

@@ -37,7 +37,7 @@ struct TarCounts {
 
 class TarTarget {
  public:
-  static constexpr size_t kLateFoldersMax = 64 * 1024;
+  static constexpr size_t kLateFoldersMax = size_t{64} * 1024;
 
   explicit TarTarget(const FileRequest& request);
   TarTarget(const TarTarget&) = delete;

@@ -20,7 +20,7 @@ using wire::tar::EntryType;
 
 constexpr mode_t kSetId = 06000;
 constexpr size_t kPlacedMax = 100;
-constexpr size_t kPlacedBytesMax = 16 * 1024;
+constexpr size_t kPlacedBytesMax = size_t{16} * 1024;
 
 // Why a member's name may not be used; "" if it may.
 std::string_view clean_member(std::string_view path, std::string& out) {

@@ -1,5 +1,7 @@
 #include "agent/upload_digest.h"
 
+#include <algorithm>
+
 namespace agent {
 
 UploadDigest::~UploadDigest() {
@@ -12,8 +14,9 @@ UploadDigest::~UploadDigest() {
 }
 
 void UploadDigest::add(std::string_view piece) {
-  const bool is_for_thread = thread_.started() || piece.size() >= kThreadBytesMin;
-  if (!is_for_thread || !thread_.start<&UploadDigest::work>(*this)) {
+  const bool is_early = !thread_.started() && alone_bytes_ + piece.size() < kAloneBytesMax;
+  if (is_early || !thread_.start<&UploadDigest::work>(*this)) {
+    alone_bytes_ = std::min(alone_bytes_ + piece.size(), kAloneBytesMax);
     hash_.add(piece);
     return;
   }

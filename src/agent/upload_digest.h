@@ -1,7 +1,8 @@
 // SHA-256 of an upload, computed beside the writing: a thread of its own hashes pieces in their
-// order while the loop's thread writes them to the file and takes in the next. It starts with the
-// first large piece and ends with this object; where the sandbox has no process left for it, the
-// loop's thread hashes. The thread touches nothing but the pieces and the digest.
+// order while the loop's thread writes them to the file and takes in the next. It starts when an
+// upload turns out to be large and ends with this object; before, and where the sandbox has no
+// process left for it, the loop's thread hashes. The thread touches nothing but the pieces and the
+// digest.
 #pragma once
 
 #include <array>
@@ -32,13 +33,14 @@ class UploadDigest {
   std::string finish();
 
  private:
-  // Waking the other thread costs about as much as hashing so much.
-  static constexpr size_t kThreadBytesMin = size_t{32} * 1024;
+  // Starting a thread costs about as much as hashing so much.
+  static constexpr size_t kAloneBytesMax = size_t{128} * 1024;
 
   void wait_for_room(uint32_t queue_max);
   void work();
 
   Sha256 hash_;
+  size_t alone_bytes_ = 0;  // hashed before the thread was there
   std::array<std::string_view, kQueueMax> queue_;
   std::atomic<uint32_t> added_{0};
   std::atomic<uint32_t> done_{0};

@@ -127,12 +127,14 @@ Result<T> with_context(Result<T> result, std::string_view context) {
       co_return std::unexpected(std::move(status_).error()); \
     }                                                        \
   } while (false)
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration and a keyword take none
 #define ASSIGN_OR_RETURN_(tmp, decl, expr, ret)  \
   auto tmp = (expr);                             \
   if (!tmp) {                                    \
     ret std::unexpected(std::move(tmp).error()); \
   }                                              \
   decl = std::move(*tmp)
+// NOLINTEND(bugprone-macro-parentheses)
 // ASSIGN_OR_RETURN(auto fd, open(...)); in a coroutine CO_ASSIGN_OR_RETURN.
 #define ASSIGN_OR_RETURN(decl, expr) \
   ASSIGN_OR_RETURN_(BASE_CONCAT(result_, __LINE__), decl, expr, return)

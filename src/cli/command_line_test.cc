@@ -10,7 +10,7 @@
 namespace cli {
 namespace {
 
-constexpr size_t kGoldenBytesMax = 64 * 1024;
+constexpr size_t kGoldenBytesMax = size_t{64} * 1024;
 
 template <typename Options>
 Options parsed(const std::vector<std::string>& words) {

@@ -19,7 +19,7 @@ using base::fail;
 namespace {
 
 // A URL and a token with their JSON; anything longer is not our file.
-constexpr size_t kConfigBytesMax = 64 * 1024;
+constexpr size_t kConfigBytesMax = size_t{64} * 1024;
 
 std::string variable(const char* name) {
   const char* value = ::getenv(name);

@@ -13,7 +13,7 @@
 namespace compose {
 
 // A text, and all of a file's together: far above any real one, far below what hurts.
-inline constexpr size_t kTextBytesMax = 128 * 1024;
+inline constexpr size_t kTextBytesMax = size_t{128} * 1024;
 
 enum class Grammar {
   file,      // of a compose file: any other `$` is an error

@@ -17,7 +17,7 @@ using base::Result;
 using Services = std::vector<ReadService>;
 
 // As a line of the node's protocol the whole sandbox has to fit.
-constexpr size_t kPlanBytesMax = 256 * 1024;
+constexpr size_t kPlanBytesMax = size_t{256} * 1024;
 
 std::string field_of(const ReadService& service, std::string_view key) {
   return base::cat("services.", service.container.name, ".", key);

@@ -14,7 +14,7 @@
 namespace compose {
 
 inline constexpr size_t kFilesMax = 8;
-inline constexpr size_t kFileBytesMax = 256 * 1024;
+inline constexpr size_t kFileBytesMax = size_t{256} * 1024;
 // Each is a container with an agent of its own.
 inline constexpr size_t kServicesMax = 16;
 inline constexpr size_t kMountsMax = 16;

@@ -21,7 +21,7 @@ using wire::json::Value;
 
 constexpr size_t kNameBytesMax = 63;
 // All interpolated texts of one file together.
-constexpr size_t kFileTextBytesMax = 512 * 1024;
+constexpr size_t kFileTextBytesMax = size_t{512} * 1024;
 constexpr std::string_view kProfiles = "COMPOSE_PROFILES";
 
 bool is_name(std::string_view name) {

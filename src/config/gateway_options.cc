@@ -11,18 +11,20 @@ constexpr int64_t kTotalMax = int64_t{1} << 40U;
 constexpr int64_t kRetentionDaysMax = 36'500;  // a hundred years
 constexpr int64_t kPortMax = 65'535;
 constexpr int64_t kDrainDelayMax = 3'600;
-constexpr int64_t kDrainPatienceMax = 7 * 24 * 3'600;  // the longest that a command may run
-constexpr int64_t kSkewSecondsMax = 300;               // more is a broken clock
+constexpr int64_t kDrainPatienceMax =
+    int64_t{7} * 24 * 3'600;              // the longest that a command may run
+constexpr int64_t kSkewSecondsMax = 300;  // more is a broken clock
 constexpr int64_t kSessionSecondsMin = 60;
-constexpr int64_t kSessionSecondsMax = 24 * 3'600;  // nothing ends a session that was stolen sooner
+constexpr int64_t kSessionSecondsMax =
+    int64_t{24} * 3'600;  // nothing ends a session that was stolen sooner
 // The least is for tests; what is stolen is good for as long.
 constexpr int64_t kIdentitySecondsMin = 5;
-constexpr int64_t kIdentitySecondsMax = 24 * 3'600;
+constexpr int64_t kIdentitySecondsMax = int64_t{24} * 3'600;
 constexpr int64_t kIdentityRotationDaysMax = 3'650;
 constexpr int64_t kLimitMax = 1'000'000;
 constexpr int64_t kMillicpusMax = 1'000'000'000;
 
-constexpr int64_t kBuildSecondsMax = 7 * 86'400;
+constexpr int64_t kBuildSecondsMax = int64_t{7} * 86'400;
 
 constexpr std::array kOptions{
     Option{.name = "state",

@@ -11,7 +11,7 @@
 
 namespace definition {
 
-inline constexpr size_t kBytesMax = 1024 * 1024;  // thousands of teams
+inline constexpr size_t kBytesMax = size_t{1024} * 1024;  // thousands of teams
 inline constexpr size_t kDepthMax = wire::json::kDepthMax;
 inline constexpr size_t kValuesMax = 100'000;
 

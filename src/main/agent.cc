@@ -42,7 +42,7 @@ constexpr int kCgroupFd = 5;
 constexpr int kOomCounterFd = 6;
 constexpr int kSpoolFd = 7;
 constexpr int kCoveredFd = 8;
-constexpr size_t kConfigBytesMax = 16 * 1024 * 1024;
+constexpr size_t kConfigBytesMax = size_t{16} * 1024 * 1024;
 constexpr int kBacklog = 256;
 
 struct Flags {

@@ -60,7 +60,7 @@ service::DefaultSandbox default_sandbox_of(const config::Settings& settings) {
 }
 
 service::Limiter::Limits default_limits_of(const config::Settings& settings) {
-  constexpr int64_t kBytesPerMb = 1024 * 1024;
+  constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
   return {.requests_per_sec = settings.number("rate-limit"),
           .burst = settings.number("rate-burst"),
           .creates = settings.number("concurrent-creates"),

@@ -37,7 +37,7 @@ void complain(std::string_view text) {
 // The number of a group that is named so or is a number itself. Read here: the C library's own
 // look-up needs plugins, which a static program has none of.
 base::Result<uint32_t> find_group(const std::string& name) {
-  constexpr size_t kBytesMax = 1024 * 1024;
+  constexpr size_t kBytesMax = size_t{1024} * 1024;
   if (const auto number = base::parse_number<uint32_t>(name)) {
     return *number;
   }

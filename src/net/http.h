@@ -16,7 +16,7 @@ namespace net {
 // Reads messages off one connection, one after the other.
 class HttpReader {
  public:
-  static constexpr size_t kBodyReadBytes = 64 * 1024;
+  static constexpr size_t kBodyReadBytes = size_t{64} * 1024;
 
   explicit HttpReader(Stream& stream) : stream_(stream) {}
 

@@ -13,7 +13,7 @@
 namespace net {
 namespace {
 
-constexpr size_t kReadBytes = 64 * 1024;
+constexpr size_t kReadBytes = size_t{64} * 1024;
 
 }  // namespace
 

@@ -19,9 +19,9 @@ namespace net {
 
 class JsonLines {
  public:
-  static constexpr size_t kLineBytesMax = 1024 * 1024;  // api/node-protocol.md
+  static constexpr size_t kLineBytesMax = size_t{1024} * 1024;  // api/node-protocol.md
   // A peer that is this far behind does not read any more.
-  static constexpr size_t kQueuedBytesMax = 32 * 1024 * 1024;
+  static constexpr size_t kQueuedBytesMax = size_t{32} * 1024 * 1024;
   static constexpr size_t kFdsMax = 16;  // under way without their line
 
   struct Line {

@@ -14,7 +14,7 @@
 namespace net {
 namespace {
 
-constexpr size_t kCopyBytes = 256 * 1024;
+constexpr size_t kCopyBytes = size_t{256} * 1024;
 constexpr int kPipeBytes = 1024 * 1024;  // /proc/sys/fs/pipe-max-size
 
 bool is_disconnect(int number) { return number == ECONNRESET || number == EPIPE; }

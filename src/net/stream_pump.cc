@@ -12,7 +12,7 @@ namespace {
 
 using base::Result;
 
-constexpr size_t kCopyBytes = 16 * 1024;
+constexpr size_t kCopyBytes = size_t{16} * 1024;
 // What waits beyond it is moved inside the kernel.
 constexpr int kSpliceBytesMin = 64 * 1024;
 

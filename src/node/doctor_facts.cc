@@ -26,9 +26,9 @@ using base::Result;
 
 namespace {
 
-constexpr size_t kSmallFileBytesMax = 64 * 1024;
+constexpr size_t kSmallFileBytesMax = size_t{64} * 1024;
 constexpr size_t kMountinfoBytesMax = 16 << 20;
-constexpr size_t kChildStackBytes = 64 * 1024;
+constexpr size_t kChildStackBytes = size_t{64} * 1024;
 constexpr std::array<const char*, 7> kNameSpaces = {"user", "mnt", "pid",   "net",
                                                     "ipc",  "uts", "cgroup"};
 // Where the node's data usually is; its file system has to allow id-mapped mounts.

@@ -20,7 +20,7 @@ using base::ErrorCode;
 constexpr size_t kRowBytesMax = 1 << 20;
 constexpr mode_t kPrivate = 0700;
 // A time of last use is for choosing what to remove, so minutes do not matter.
-constexpr int64_t kUseNotedAfterMs = 10 * 60 * 1000;
+constexpr int64_t kUseNotedAfterMs = int64_t{10} * 60 * 1000;
 constexpr std::string_view kEmptyFolder = "/empty";  // the only layer of an image that has none
 
 void release(std::map<std::string, int>& counts, const std::string& key) {

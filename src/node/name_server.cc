@@ -24,7 +24,7 @@ namespace {
 
 constexpr uint16_t kDnsPort = 53;
 constexpr size_t kServersMax = 3;  // as resolv.conf's
-constexpr size_t kResolvBytesMax = 64 * 1024;
+constexpr size_t kResolvBytesMax = size_t{64} * 1024;
 constexpr const char* kResolvConf = "/etc/resolv.conf";
 // Of one answer, as the name server's own bound.
 constexpr size_t kAddressesMax = 64;

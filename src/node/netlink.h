@@ -17,7 +17,7 @@ namespace node {
 class NetlinkBatch {
  public:
   // What a socket's standard buffer takes at once, with room for its bookkeeping.
-  static constexpr size_t kBytesMax = 160 * 1024;
+  static constexpr size_t kBytesMax = size_t{160} * 1024;
 
   // Starts a request. `what` names it in errors ("add route").
   void begin(std::string_view what, uint16_t type, uint16_t flags);

@@ -17,7 +17,7 @@ constexpr size_t kServersMax = 3;
 constexpr size_t kSearchDomainsMax = 6;
 constexpr size_t kSearchBytesMax = 256;
 constexpr size_t kOptionsBytesMax = 256;
-constexpr size_t kFileBytesMax = 64 * 1024;
+constexpr size_t kFileBytesMax = size_t{64} * 1024;
 
 struct Parsed {
   std::vector<std::string> servers;

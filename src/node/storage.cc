@@ -19,8 +19,8 @@ namespace {
 
 constexpr int64_t kBytesPerMb = 1 << 20;
 constexpr int64_t kPoolShareOfFreeDisk = 4;
-constexpr int64_t kPoolMbMin = 4 * 1024;
-constexpr int64_t kPoolMbMax = 64 * 1024;
+constexpr int64_t kPoolMbMin = int64_t{4} * 1024;
+constexpr int64_t kPoolMbMax = int64_t{64} * 1024;
 constexpr size_t kAreaNameMax = 64;
 
 // Best first.

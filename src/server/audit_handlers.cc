@@ -162,7 +162,7 @@ constexpr int64_t kMinuteSec = 60;
 constexpr int64_t kMsPerSecond = 1000;
 constexpr int64_t kHourMs = 3'600'000;
 constexpr int64_t kDayMs = 24 * kHourMs;
-constexpr int64_t kStepSecMax = 31 * 24 * 3600;
+constexpr int64_t kStepSecMax = int64_t{31} * 24 * 3600;
 // A year of days, or four days of quarters of an hour.
 constexpr int64_t kStepsMax = 400;
 // Of all callers together.

@@ -9,7 +9,7 @@ namespace {
 // of a large chunk is not.
 constexpr size_t kChunkHeadReadBytes = 512;
 // No client has to take a chunk much larger than this, whatever the sender says.
-constexpr uint64_t kSplicedBytesMax = 16 * 1024 * 1024;
+constexpr uint64_t kSplicedBytesMax = uint64_t{16} * 1024 * 1024;
 constexpr std::string_view kChunkEnd = "\r\n";
 
 class BodyPump {

@@ -17,7 +17,7 @@ namespace {
 // How often a log that is followed is looked at.
 constexpr base::Milliseconds kLogLook{200};
 constexpr size_t kNameBytesMax = 200;  // of a Dockerfile, a stage, an argument
-constexpr size_t kValueBytesMax = 32 * 1024;
+constexpr size_t kValueBytesMax = size_t{32} * 1024;
 constexpr size_t kArgumentsMax = 200;
 constexpr size_t kDockerfileBytesMax = size_t{1} << 20;
 // Enough of a body to tell what it is by.

@@ -32,7 +32,7 @@ class ContentDecoder {
   static base::Result<std::unique_ptr<ContentDecoder>> make(std::string_view coding,
                                                             uint64_t bytes_max);
 
-  static constexpr size_t kPieceBytes = 64 * 1024;
+  static constexpr size_t kPieceBytes = size_t{64} * 1024;
 
  private:
   virtual base::Result<std::string_view> take(std::string_view& input) = 0;

@@ -73,7 +73,7 @@ void write_sandboxes(MetricsText& text, const Application& application) {
 // Cpus in cores, memory and storage in bytes, sandboxes counted.
 void write_amount(MetricsText& text, std::string_view team, model::Dimension dimension,
                   int64_t amount) {
-  constexpr int64_t kBytesPerMb = 1024 * 1024;
+  constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
   constexpr int64_t kUsPerMilli = 1000;
   const auto labels = [&](std::string_view resource) {
     return base::cat(label("team", team), ",", label("resource", resource));

@@ -12,7 +12,7 @@ wire::json::Value given(const std::optional<int64_t>& limit) {
 std::string limits_body(Application& application, const std::string& id,
                         const service::TokenLimits& own) {
   const auto holds = application.limiter.limits_of(id);
-  constexpr int64_t kBytesPerMb = 1024 * 1024;
+  constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
   return wire::json::serialize(wire::json::Object{
       {"token", id},
       {"requests_per_sec", given(own.requests_per_sec)},

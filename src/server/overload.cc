@@ -16,7 +16,7 @@ constexpr base::Milliseconds kSampleInterval{100};
 // The host changes slowly: looked at once in so many samples.
 constexpr size_t kHostSamples = 10;
 constexpr int64_t kBytesPerKb = 1024;
-constexpr size_t kMeminfoBytesMax = 16 * 1024;
+constexpr size_t kMeminfoBytesMax = size_t{16} * 1024;
 constexpr std::array kRetrySeconds{1, 2, 5, 10};
 
 struct Threshold {

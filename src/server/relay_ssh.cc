@@ -21,8 +21,8 @@ using wire::websocket::Opcode;
 // How often a front that may have closed its connection is looked after.
 constexpr base::Milliseconds kGoneLook{500};
 // One message of a tunnel's client; larger writes come in several.
-constexpr size_t kMessageBytesMax = 1024 * 1024;
-constexpr size_t kTunnelReadBytes = 32 * 1024;
+constexpr size_t kMessageBytesMax = size_t{1024} * 1024;
+constexpr size_t kTunnelReadBytes = size_t{32} * 1024;
 
 // Both directions of the socket have ended, whatever waits in them.
 bool is_closed(int fd) {

@@ -43,7 +43,7 @@ Task<Result<void>> sandbox_metrics(Application& application, Exchange& exchange)
     before = &sample;
   }
   const model::Resources& limits = live->row.resources;
-  constexpr int64_t kBytesPerMb = 1024 * 1024;
+  constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
   constexpr double kMillicpusPerPercent = 10;
   co_return co_await exchange.answer_json(
       200, wire::json::serialize(Object{

@@ -7,7 +7,7 @@ using base::ErrorCode;
 using base::Result;
 using net::Task;
 
-constexpr size_t kAnswerBytesMax = 64 * 1024;
+constexpr size_t kAnswerBytesMax = size_t{64} * 1024;
 
 // What an error's body says, as far as it is one.
 std::string message_in(const std::string& body) {

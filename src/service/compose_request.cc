@@ -16,7 +16,7 @@ using wire::json::Reader;
 using Texts = std::map<std::string, std::string>;
 
 // Of all files and texts of env files together: with the rest of the body within what it may have.
-constexpr size_t kTextsBytesMax = 512 * 1024;
+constexpr size_t kTextsBytesMax = size_t{512} * 1024;
 
 Result<void> check_size(const compose::Input& input) {
   size_t bytes = 0;

@@ -24,7 +24,7 @@ constexpr size_t kLabelValueBytesMax = 256;
 // Together with the kernel's limit of one string (128 KiB) and the node's line of 1 MiB.
 constexpr size_t kEnvironmentNamesMax = 1024;
 constexpr size_t kEnvironmentNameBytesMax = 256;
-constexpr size_t kEnvironmentValueBytesMax = 120 * 1024;
+constexpr size_t kEnvironmentValueBytesMax = size_t{120} * 1024;
 constexpr size_t kUserBytesMax = 256;
 constexpr size_t kPathBytesMax = 4095;  // PATH_MAX without its NUL
 

@@ -9,7 +9,7 @@ namespace {
 using base::ErrorCode;
 using base::Result;
 
-constexpr int64_t kBytesPerMb = 1024 * 1024;
+constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
 // A create or stream ends when it ends; this is a polite time to look again.
 constexpr int64_t kRetrySeconds = 1;
 

@@ -15,7 +15,8 @@ using base::ErrorCode;
 using base::fail_field;
 using base::Result;
 
-constexpr size_t kSecretBytesMax = 16 * 1024;  // cloud registries give tokens of several KiB
+constexpr size_t kSecretBytesMax =
+    size_t{16} * 1024;  // cloud registries give tokens of several KiB
 constexpr size_t kRegistriesMax = 1000;
 
 std::string purpose(const std::string& team, const std::string& host) {

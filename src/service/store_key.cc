@@ -83,7 +83,7 @@ Result<std::string> read_replica_id(const std::string& data_folder, base::Random
   if (known.error().errno_value != ENOENT) {
     return std::unexpected(known.error());
   }
-  const std::string id = base::new_id(random, "rep");
+  std::string id = base::new_id(random, "rep");
   RETURN_IF_ERROR(base::sys::replace_file(file, id, kIdMode));
   return id;
 }

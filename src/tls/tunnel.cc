@@ -28,7 +28,7 @@ constexpr base::Milliseconds kRestPatience{60'000};
 // As with a plain connection (server/limits.h): closing with bytes unread resets the connection,
 // and the client would lose the answer.
 constexpr base::Milliseconds kLingerPatience{2'000};
-constexpr uint64_t kLingerBytesMax = 64 * 1024 * 1024;
+constexpr uint64_t kLingerBytesMax = uint64_t{64} * 1024 * 1024;
 // OpenSSL rarely wants to read in order to write, or the reverse (a new key): looked at again.
 constexpr base::Milliseconds kOddWait{5};
 

@@ -24,7 +24,7 @@ inline constexpr std::string_view kAuditGenesis =
 inline constexpr std::string_view kAuditCutEvent = "audit.cut";
 // A row's texts are cut to 4 KiB and its lists to 8 by who writes it; JSON escapes may make them
 // six times as long.
-inline constexpr size_t kAuditLineBytesMax = 1024 * 1024;
+inline constexpr size_t kAuditLineBytesMax = size_t{1024} * 1024;
 
 // The hash of a row that follows one with the hash `prev`.
 std::string audit_hash(const model::AuditRow& row, std::string_view prev);

@@ -10,7 +10,7 @@ using base::ErrorCode;
 using base::fail;
 
 constexpr size_t kChunkLineBytesMax = 1024;  // size and extensions
-constexpr size_t kTrailerBytesMax = 8 * 1024;
+constexpr size_t kTrailerBytesMax = size_t{8} * 1024;
 
 bool is_token_char(char c) {
   constexpr std::string_view kSymbols = "!#$%&'*+-.^_`|~";

@@ -17,7 +17,7 @@ namespace wire::http {
 using base::Result;
 
 // Request line and headers together; more is 431.
-inline constexpr size_t kHeadBytesMax = 32 * 1024;
+inline constexpr size_t kHeadBytesMax = size_t{32} * 1024;
 inline constexpr size_t kHeadersMax = 100;
 
 struct Header {

@@ -18,7 +18,7 @@
 namespace wire::tar {
 
 // Attributes of one file fit (the kernel takes 64 KiB for all names and each value).
-inline constexpr size_t kExtensionBytesMax = 1024 * 1024;
+inline constexpr size_t kExtensionBytesMax = size_t{1024} * 1024;
 class Reader {
  public:
   enum class Found {

@@ -11,7 +11,7 @@ namespace wire::tar {
 namespace {
 
 constexpr size_t kAttributesMax = 256;
-constexpr size_t kAttributeBytesMax = 64 * 1024;  // XATTR_SIZE_MAX
+constexpr size_t kAttributeBytesMax = size_t{64} * 1024;  // XATTR_SIZE_MAX
 constexpr int kNanosecondDigits = 9;
 
 std::unexpected<base::Error> broken(std::string_view words) {

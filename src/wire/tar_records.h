@@ -17,10 +17,10 @@ namespace wire::tar {
 using base::Result;
 
 // A sparse file of 16 GiB whose every second 64 KiB is a hole; 4 MiB of memory.
-inline constexpr size_t kPartsMax = 256 * 1024;
+inline constexpr size_t kPartsMax = size_t{256} * 1024;
 
 // Far above what a kernel takes as a path.
-inline constexpr size_t kLongNameBytesMax = 64 * 1024;
+inline constexpr size_t kLongNameBytesMax = size_t{64} * 1024;
 
 // What extended headers say of the next member, or of all that follow.
 struct Overrides {

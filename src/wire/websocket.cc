@@ -21,7 +21,7 @@ constexpr uint64_t kLength16Max = 0xFFFF;
 constexpr size_t kKeyBytes = 4;
 constexpr size_t kCodeBytes = 2;
 // What an unfragmented message reserves at once; more only as it arrives.
-constexpr uint64_t kReserveBytesMax = 64 * 1024;
+constexpr uint64_t kReserveBytesMax = uint64_t{64} * 1024;
 
 uint8_t byte_of(char c) { return static_cast<uint8_t>(c); }
 

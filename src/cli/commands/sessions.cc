@@ -11,7 +11,7 @@ using wire::json::Object;
 
 namespace {
 
-constexpr int64_t kBytesPerMegabyte = 1024 * 1024;
+constexpr int64_t kBytesPerMegabyte = int64_t{1024} * 1024;
 constexpr int64_t kWaitSecondsMax = 300;  // of one request; longer waits ask again
 
 Result<void> post(Context& context, const std::string& target, const Object& body) {

@@ -18,8 +18,8 @@ using wire::json::Object;
 using wire::json::Reader;
 
 constexpr base::Milliseconds kPatience{10'000};
-constexpr size_t kRunBodyMax = 12 * 1024 * 1024;
-constexpr size_t kFileMax = 64 * 1024 * 1024;
+constexpr size_t kRunBodyMax = size_t{12} * 1024 * 1024;
+constexpr size_t kFileMax = size_t{64} * 1024 * 1024;
 
 struct Answer {
   int status = 200;

@@ -24,8 +24,8 @@ namespace engine {
 class NodeClient {
  public:
   // More than every sandbox of a machine asking at once.
-  static constexpr size_t kCallsMax = 16 * 1024;
-  static constexpr size_t kChangesMax = 64 * 1024;
+  static constexpr size_t kCallsMax = size_t{16} * 1024;
+  static constexpr size_t kChangesMax = size_t{64} * 1024;
   // A node that is started again answers within a second or so.
   static constexpr base::Milliseconds kConnectPatience{2000};
 

@@ -20,7 +20,7 @@ constexpr size_t kNameLengthMax = 1024;     // an image reference, a host name
 constexpr size_t kMessageLengthMax = 4096;  // what a person still reads
 constexpr size_t kReasonLengthMax = 64;     // one of the API's words
 constexpr size_t kDetailsMax = 16;
-constexpr size_t kConfigLengthMax = 256 * 1024;
+constexpr size_t kConfigLengthMax = size_t{256} * 1024;
 
 // At most `most` bytes, cut between two characters.
 std::string cut(std::string_view text, size_t most) {

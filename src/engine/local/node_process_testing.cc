@@ -29,8 +29,8 @@ constexpr uid_t kIdsPerSlot = 1024 * 65'536;
 constexpr int kSlots = 8;
 constexpr std::chrono::seconds kStartMax{60};
 constexpr size_t kTarBlock = 512;
-constexpr size_t kStatusMax = 16 * 1024;
-constexpr size_t kProgramMax = 64 * 1024 * 1024;
+constexpr size_t kStatusMax = size_t{16} * 1024;
+constexpr size_t kProgramMax = size_t{64} * 1024 * 1024;
 
 bool has_programs(const std::string& folder) {
   for (const char* const name : {"sandbox-node", "sandbox-agent", "sandbox-image", "sandbox-dns"}) {
