@@ -23,7 +23,8 @@ int run_migrate(const config::Settings& settings, std::string_view word) {
                     : word == "--dry-run"  ? service::MigrateMode::dry_run
                     : word == "forget-key" ? service::MigrateMode::forget_key
                                            : service::MigrateMode::apply;
-  const auto right = service::migrate_store(store_url(settings, places), mode);
+  const base::RealClock clock;
+  const auto right = service::migrate_store(store_url(settings, places), mode, clock);
   if (!right) {
     ::fprintf(stderr, "sandbox-gateway: %s\n", right.error().message.c_str());
   }
@@ -35,6 +36,7 @@ int run_keys(const config::Settings& settings, std::string_view word) {
   const Places places = places_of(settings);
   const std::string url = store_url(settings, places);
   base::KernelRandom random;
+  const base::RealClock clock;
   const auto told = [&]() -> Result<std::string> {
     ASSIGN_OR_RETURN(const bool shared, service::is_shared_store(url));
     ASSIGN_OR_RETURN(auto store, store::Store::open(url));
@@ -42,7 +44,8 @@ int run_keys(const config::Settings& settings, std::string_view word) {
                           .sources = gateway_places::key_sources(settings, places),
                           .data_folder = places.data,
                           .shared = shared,
-                          .random = random};
+                          .random = random,
+                          .clock = clock};
     return word == "rotate"   ? service::rotate_keys(work)
            : word == "retire" ? service::retire_keys(work)
                               : service::list_keys(work);

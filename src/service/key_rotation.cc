@@ -11,6 +11,7 @@
 
 #include "base/fault.h"
 #include "base/sys.h"
+#include "service/host_action.h"
 #include "service/key_watch.h"
 #include "service/sealing.h"
 
@@ -216,27 +217,35 @@ Result<bool> is_finished(const KeyWork& work, const Keys& keys) {
   return true;
 }
 
-}  // namespace
+// From here on the new key seals, and the audit log has it.
+Result<void> change_key(const KeyWork& work, const MasterKey& from, const MasterKey& to,
+                        HostAction& action) {
+  if (to.id == from.id) {
+    action.details()["continued"] = true;
+    return action.record();
+  }
+  action.details()["former"] = from.id;
+  ASSIGN_OR_RETURN(const bool changed, work.store.change_fact(kKeyFact, from.fingerprint,
+                                                              to.fingerprint, action.row()));
+  if (!changed) {
+    return base::fail(ErrorCode::conflict, "the store's key was changed by somebody else");
+  }
+  base::fault_point("gateway.keys.changed");
+  return {};
+}
 
-Result<std::string> rotate_keys(KeyWork& work) {
-  ASSIGN_OR_RETURN(const auto locked, lock(work));
+Result<std::string> rotate(const KeyWork& work, HostAction& action) {
   ASSIGN_OR_RETURN(const Keys keys, open_keys(work));
   ASSIGN_OR_RETURN(const bool finished, is_finished(work, keys));
   ASSIGN_OR_RETURN(const MasterKey next, next_key(work, keys, finished));
+  action.details()["key"] = next.id;
   ASSIGN_OR_RETURN(const auto lacking, wait_for_gateways(work, next.id, has_key));
   if (!lacking.empty()) {
     return not_following(
         lacking, base::cat("the new key ", next.id, " is not with all gateways: give ",
                            work.sources.file, " to these too and do the same again: ", lacking));
   }
-  if (next.id != keys.current.id) {
-    ASSIGN_OR_RETURN(const bool changed,
-                     work.store.change_fact(kKeyFact, keys.current.fingerprint, next.fingerprint));
-    if (!changed) {
-      return base::fail(ErrorCode::conflict, "the store's key was changed by somebody else");
-    }
-    base::fault_point("gateway.keys.changed");
-  }
+  RETURN_IF_ERROR(change_key(work, keys.current, next, action));
   ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, next.id, seals_by));
   if (!slow.empty()) {
     return not_following(slow, base::cat("these gateways do not use the new key ", next.id,
@@ -249,27 +258,51 @@ Result<std::string> rotate_keys(KeyWork& work) {
                    "'sandbox-gateway keys retire' takes them away");
 }
 
-Result<std::string> retire_keys(KeyWork& work) {
-  ASSIGN_OR_RETURN(const auto locked, lock(work));
+Result<std::string> retire(const KeyWork& work, HostAction& action) {
   ASSIGN_OR_RETURN(const Keys keys, open_keys(work));
+  action.details()["key"] = keys.current.id;
   const SecretBox box(keys.all, keys.current.id, work.random);
   ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, keys.current.id, seals_by));
   if (!slow.empty()) {
     return not_following(
         slow, base::cat("these gateways do not use the key ", keys.current.id, " yet: ", slow));
   }
-  ASSIGN_OR_RETURN(const Pass pass, reseal_all(work, box));
   // The oldest stand first; behind the one that seals are those of a rotation that has begun.
   KeyRing kept = keys.found.of_file;
   const auto sealing = std::ranges::find(kept, keys.current.id, &MasterKey::id);
+  wire::json::Array retired;
+  for (auto key = kept.begin(); key != sealing; ++key) {
+    retired.emplace_back(key->id);
+  }
+  const size_t gone = retired.size();
   kept.erase(kept.begin(), sealing);
-  const size_t gone = keys.found.of_file.size() - kept.size();
+  action.details()["retired"] = std::move(retired);
+  RETURN_IF_ERROR(action.record());
+  ASSIGN_OR_RETURN(const Pass pass, reseal_all(work, box));
   if (gone > 0) {
     RETURN_IF_ERROR(write_key_file(work.sources.file, kept));
   }
   return base::cat(keys.current.id, " seals: ", told_of(pass), "\n", gone,
                    " former keys are gone from ", work.sources.file);
 }
+
+// Under the lock, with its rows in the audit log.
+Result<std::string> run(const KeyWork& work, std::string_view event,
+                        Result<std::string> (*act)(const KeyWork&, HostAction&)) {
+  ASSIGN_OR_RETURN(const auto locked, lock(work));
+  HostAction action(work.store, work.clock, event);
+  auto told = act(work, action);
+  if (!told) {
+    return std::unexpected(action.record_failure(std::move(told).error()));
+  }
+  return told;
+}
+
+}  // namespace
+
+Result<std::string> rotate_keys(KeyWork& work) { return run(work, "key.rotate", rotate); }
+
+Result<std::string> retire_keys(KeyWork& work) { return run(work, "key.retire", retire); }
 
 Result<std::string> list_keys(KeyWork& work) {
   ASSIGN_OR_RETURN(const Keys keys, open_keys(work));

@@ -8,10 +8,14 @@
 //      is still what was read.
 // Former keys stay in the file, where they open sessions and tokens that were given out; retiring
 // them takes them away. Blocks; a process of its own.
+//
+// The audit log has a row of each (service/host_action.h): key.rotate in the transaction of step 3,
+// or before step 4 where a rotation goes on; key.retire before the file is written.
 #pragma once
 
 #include <string>
 
+#include "base/clock.h"
 #include "base/random.h"
 #include "service/store_key.h"
 
@@ -23,6 +27,7 @@ struct KeyWork {
   std::string data_folder;
   bool shared = false;  // whether several gateways can be on the store
   base::Random& random;
+  const base::Clock& clock;
   base::Milliseconds patience{15'000};  // for gateways to follow
 };
 

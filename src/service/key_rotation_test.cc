@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/sys.h"
+#include "service/host_action.h"
 #include "service/key_watch.h"
 #include "service/sandbox_keys.h"
 #include "service/sealing.h"
@@ -59,6 +60,7 @@ class KeyRotation : public store::StoreTest {
             .data_folder = folder(),
             .shared = GetParam() == store::StoreEngine::postgresql,
             .random = random_,
+            .clock = clock_,
             .patience = base::Milliseconds(300)};
   }
   std::string rotate() {
@@ -74,6 +76,21 @@ class KeyRotation : public store::StoreTest {
   std::string list() {
     auto one = work();
     return list_keys(one).value_or("failed");
+  }
+  // What the audit log has of keys, the oldest first: events, errors and details.
+  std::vector<std::string> recorded() {
+    std::vector<std::string> out;
+    const auto page = store().page_audit({});
+    for (const store::AuditRow& row : page->items) {
+      EXPECT_TRUE(row.caller.starts_with(kHostSubject) && row.team.empty()) << row.caller;
+      EXPECT_EQ(row.at_ms, base::to_ms(clock_.wall()));
+      auto details = *wire::json::parse_object(row.details_json);
+      EXPECT_NE(details.find("host"), nullptr);
+      details.stable_erase(details.find("host"));
+      out.insert(out.begin(),
+                 base::cat(row.event, " ", row.error, " ", wire::json::serialize(details)));
+    }
+    return out;
   }
   void expect_all_opens(const SecretBox& box) {
     EXPECT_EQ(open_ssh_host_key(store(), box)->public_line, host_key_);
@@ -93,6 +110,7 @@ class KeyRotation : public store::StoreTest {
   }
 
   base::KernelRandom random_;
+  base::FakeClock clock_;
   KeySources sources_;
   std::string host_key_;
 };
@@ -115,6 +133,10 @@ TEST_P(KeyRotation, seals_everything_anew_and_retires_what_was) {
   EXPECT_EQ(fresh.keys().size(), 1U);
   EXPECT_EQ(fresh.current().id, both.current().id);
   expect_all_opens(fresh);
+  EXPECT_EQ(recorded(), (std::vector{base::cat("key.rotate  {\"key\":\"", fresh.current().id,
+                                               "\",\"former\":\"", former, "\"}"),
+                                     base::cat("key.retire  {\"key\":\"", fresh.current().id,
+                                               "\",\"retired\":[\"", former, "\"]}")}));
   EXPECT_EQ(list(), base::cat(fresh.current().id, "  seals   file     ", kValues, " of ", kValues,
                               " values"));
 }
@@ -143,6 +165,8 @@ TEST_P(KeyRotation, goes_on_wherever_it_was_ended) {
   const std::string told = rotate();
   EXPECT_NE(told.find(base::cat(kValues - 7, " values")), std::string::npos) << told;
   EXPECT_EQ(read_key_file(sources_.file)->size(), 2U);  // and no third key
+  EXPECT_EQ(recorded(), (std::vector{base::cat("key.rotate  {\"key\":\"", keys.back().id,
+                                               "\",\"continued\":true}")}));
   retire();
   expect_all_opens(open());
   EXPECT_EQ(open().keys().size(), 1U);
@@ -186,6 +210,13 @@ TEST_P(KeyRotation, waits_for_gateways_and_names_who_has_not_the_key) {
   ASSERT_TRUE(store().set_fact(keys_told_fact("rep-a"), former + " " + next));
   EXPECT_NE(rotate().find("rep-a"), std::string::npos);
   EXPECT_EQ(open().current().id, next);
+  // Refused, done, and not followed.
+  const std::string lacking = R"("gateways":"rep-a","error":"not_ready"})";
+  const std::string key = base::cat("{\"key\":\"", next, "\",");
+  const std::string both = base::cat(key, "\"former\":\"", former, "\"");
+  EXPECT_EQ(recorded(), (std::vector{base::cat("key.rotate not_ready ", key, lacking),
+                                     base::cat("key.rotate  ", both, "}"),
+                                     base::cat("key.rotate not_ready ", both, ",", lacking)}));
   EXPECT_NE(retire().find("rep-a"), std::string::npos);
   EXPECT_EQ(open().keys().size(), 2U);
   ASSERT_TRUE(store().set_fact(keys_told_fact("rep-a"), next + " " + former));
@@ -199,11 +230,14 @@ TEST_P(KeyRotation, one_at_a_time_and_only_with_the_store_s_key) {
     ASSERT_EQ(::flock(folder_lock->get(), LOCK_EX | LOCK_NB), 0);
     auto one = work();
     EXPECT_EQ(rotate_keys(one).error().code, ErrorCode::in_use);
+    EXPECT_TRUE(recorded().empty());
   }
   ASSERT_TRUE(write_key_file(sources_.file, {new_master_key(random_)}));
   auto one = work();
   EXPECT_EQ(rotate_keys(one).error().code, ErrorCode::conflict);
   EXPECT_EQ(retire_keys(one).error().code, ErrorCode::conflict);
+  EXPECT_EQ(recorded(), (std::vector<std::string>{R"(key.rotate conflict {"error":"conflict"})",
+                                                  R"(key.retire conflict {"error":"conflict"})"}));
   ASSERT_TRUE(write_key_file(sources_.file, {}));
   EXPECT_EQ(rotate_keys(one).error().code, ErrorCode::conflict);
   EXPECT_FALSE(std::filesystem::exists(sources_.file));

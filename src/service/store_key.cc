@@ -4,6 +4,7 @@
 
 #include "base/sys.h"
 #include "base/text.h"
+#include "service/host_action.h"
 #include "service/key_command.h"
 #include "service/ssh_host_key.h"
 
@@ -69,9 +70,19 @@ Result<OpenedKeys> open_secret_box(store::Store& store, const KeySources& source
                     .of_command = found.of_command};
 }
 
-Result<void> forget_key(store::Store& store) {
-  RETURN_IF_ERROR(forget_ssh_host_key(store));
-  return store.forget_fact(kKeyFact);
+Result<void> forget_key(store::Store& store, const base::Clock& clock) {
+  ASSIGN_OR_RETURN(const auto known, store.find_fact(kKeyFact));
+  HostAction action(store, clock, "key.forget");
+  action.details()["key"] = known.value_or("").substr(0, 2 * kKeyIdBytes);
+  RETURN_IF_ERROR(action.record());
+  auto forgotten = forget_ssh_host_key(store);
+  if (forgotten) {
+    forgotten = store.forget_fact(kKeyFact);
+  }
+  if (!forgotten) {
+    return std::unexpected(action.record_failure(std::move(forgotten).error()));
+  }
+  return {};
 }
 
 Result<std::string> read_replica_id(const std::string& data_folder, base::Random& random) {

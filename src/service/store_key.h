@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "service/secret_box.h"
 #include "store/store.h"
 
@@ -39,8 +40,9 @@ struct OpenedKeys {
 // used with another key, or there is none.
 base::Result<OpenedKeys> open_secret_box(store::Store& store, const KeySources& sources,
                                          base::Random& random);
-// From here on the store takes whatever key comes next. What the lost one sealed stays lost.
-base::Result<void> forget_key(store::Store& store);
+// From here on the store takes whatever key comes next. What the lost one sealed stays lost. The
+// audit log has it (service/host_action.h), before it is done.
+base::Result<void> forget_key(store::Store& store, const base::Clock& clock);
 
 // This gateway's id among those on the store: of its data folder, so the same after a restart.
 base::Result<std::string> read_replica_id(const std::string& data_folder, base::Random& random);

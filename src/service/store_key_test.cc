@@ -46,7 +46,10 @@ TEST_F(StoreKey, the_first_key_is_made_and_is_the_store_s_from_then_on) {
 
 TEST_F(StoreKey, a_forgotten_key_makes_room_for_another) {
   ASSERT_TRUE(open_secret_box(*store, {.file = folder + "/first.key"}, random).has_value());
-  ASSERT_TRUE(forget_key(*store).has_value());
+  ASSERT_TRUE(forget_key(*store, base::RealClock()).has_value());
+  const auto rows = store->page_audit({})->items;
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_EQ(rows.front().event, "key.forget");
   EXPECT_TRUE(open_secret_box(*store, {.file = folder + "/second.key"}, random).has_value());
   EXPECT_FALSE(open_secret_box(*store, {.file = folder + "/first.key"}, random).has_value());
 }

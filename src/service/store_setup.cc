@@ -96,11 +96,11 @@ Result<std::unique_ptr<store::Store>> open_store(const std::string& url, base::L
   }
 }
 
-Result<bool> migrate_store(const std::string& url, MigrateMode mode) {
+Result<bool> migrate_store(const std::string& url, MigrateMode mode, const base::Clock& clock) {
   ASSIGN_OR_RETURN(const store::StoreUrl parsed, store::parse_store_url(url));
   if (mode == MigrateMode::forget_key) {
     ASSIGN_OR_RETURN(auto store, store::Store::open(url));
-    RETURN_IF_ERROR(forget_key(*store));
+    RETURN_IF_ERROR(forget_key(*store, clock));
     print(base::cat(parsed.shown, ": takes the key of the gateway that starts next"));
     return true;
   }

@@ -26,6 +26,7 @@ base::Result<std::unique_ptr<store::Store>> open_store(const std::string& url, b
 // Forgetting the key: service/store_key.h.
 enum class MigrateMode { apply, dry_run, status, forget_key };
 // Lines for a person on standard output. status: false while steps are missing, else true.
-base::Result<bool> migrate_store(const std::string& url, MigrateMode mode);
+base::Result<bool> migrate_store(const std::string& url, MigrateMode mode,
+                                 const base::Clock& clock);
 
 }  // namespace service

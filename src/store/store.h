@@ -344,8 +344,10 @@ class Store {
   Result<void> put_fact(std::string_view name, std::string_view value);  // or leaves what is there
   Result<void> forget_fact(std::string_view name);
   Result<void> set_fact(std::string_view name, std::string_view value);
-  // Where it is `from`; false: it is something else, or not there.
-  Result<bool> change_fact(std::string_view name, std::string_view from, std::string_view to);
+  // Where it is `from`, and then with a row of the audit log; false: it is something else, or not
+  // there.
+  Result<bool> change_fact(std::string_view name, std::string_view from, std::string_view to,
+                           const std::optional<AuditRow>& audit = std::nullopt);
 
   // --- what is sealed, of all teams
   // Values that do not begin with `start`, in the order of their keys, after that one, at most

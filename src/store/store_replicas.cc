@@ -178,10 +178,18 @@ Result<void> Store::set_fact(std::string_view name, std::string_view value) {
       name, value);
 }
 
-Result<bool> Store::change_fact(std::string_view name, std::string_view from, std::string_view to) {
-  RETURN_IF_ERROR(database_.execute(
-      "UPDATE store_facts SET value = $1 WHERE name = $2 AND value = $3", to, name, from));
-  return database_.changes() > 0;
+Result<bool> Store::change_fact(std::string_view name, std::string_view from, std::string_view to,
+                                const std::optional<AuditRow>& audit) {
+  const auto work = [&]() -> Result<bool> {
+    RETURN_IF_ERROR(database_.execute(
+        "UPDATE store_facts SET value = $1 WHERE name = $2 AND value = $3", to, name, from));
+    const bool changed = database_.changes() > 0;
+    if (changed && audit) {
+      RETURN_IF_ERROR(append(*audit));
+    }
+    return changed;
+  };
+  return database_.transaction(work);
 }
 
 Result<void> Store::forget_fact(std::string_view name) {

@@ -114,6 +114,10 @@ TEST_P(StoreSealed, a_fact_is_changed_where_it_is_what_it_was) {
   EXPECT_EQ(store().find_fact("f"), "b");
   ASSERT_TRUE(store().set_fact("f", "d"));
   EXPECT_EQ(store().find_fact("f"), "d");
+  // The row of the audit log goes with the change.
+  EXPECT_EQ(store().change_fact("f", "d", "e", AuditRow{.event = "x"}), true);
+  EXPECT_EQ(store().change_fact("f", "d", "e", AuditRow{.event = "x"}), false);
+  EXPECT_EQ(store().audit_head()->id, 1);
 }
 
 }  // namespace

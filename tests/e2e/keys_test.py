@@ -78,6 +78,13 @@ def status_with(api, token: str) -> int:
         return client.get("/me").status_code
 
 
+def audited(api, event: str, error: str | None = None) -> dict:
+    """The details of the newest such row; its caller is the user of the host."""
+    rows = api.get("/audit-logs", params={"scope": "all", "event": event}).json()["items"]
+    assert (rows[0]["caller"], rows[0]["error"]) == ("host:root", error), rows[0]
+    return rows[0]["details"]
+
+
 def key_file(deployed):
     return deployed.state / "gateway" / "secret.key"
 
@@ -148,6 +155,9 @@ def test_keys_change_while_the_gateway_runs(api, deployed, keys):
         assert status_with(api, before) == 200
         after = access_token(api, made)
         right(keys("retire"))
+        rotated, retired = audited(api, "key.rotate"), audited(api, "key.retire")
+        assert (rotated["key"], rotated["former"]) == (second, first), rotated
+        assert (retired["key"], retired["retired"]) == (second, [first]), retired
         assert list(rows_of(keys)) == [second]
         eventually(lambda: status_with(api, before) == 401)
         assert status_with(api, after) == 200
@@ -237,6 +247,7 @@ def test_keys_from_a_command(api, deployed, keys):
     # The gateway hears of it at its next start.
     refused = keys("rotate")
     assert refused.returncode == 1 and "is not with all gateways" in refused.stderr, refused
+    assert audited(api, "key.rotate", "not_ready")["gateways"]
     start_anew()
     right(keys("rotate"))
     deployed.gateway.stop()
