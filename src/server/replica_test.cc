@@ -2,6 +2,8 @@
 // changes, as when the connection for that is lost: they look at the store themselves.
 #include <gtest/gtest.h>
 
+#include <latch>
+
 #include "server/gateway_testing.h"
 
 namespace server {
@@ -93,6 +95,34 @@ TEST_F(ReplicaRoutes, a_removal_whose_gateway_died_is_finished_by_the_other) {
   outlive_a();
   EXPECT_TRUE(b->eventually([&] { return b->state(id) == "deleted"; }));
   EXPECT_EQ(ground.engine.size(), 0U);
+}
+
+Task<void> stand_still(net::BlockingPool& pool, std::latch& over) {
+  auto wait = [&over] { over.wait(); };
+  co_await pool.run(std::move(wait));
+}
+
+Task<void> go_on_later(Ground& ground, std::latch& over) {
+  co_await ground.loop.sleep_until(net::Deadline::after(1ms));
+  ground.clock.advance(6s);
+  over.count_down();
+}
+
+Task<void> beat_behind_a_store_that_stands_still(Ground& ground, TestGateway& gateway) {
+  std::latch over(1);
+  net::TaskGroup group(ground.loop);
+  group.spawn(stand_still(gateway.pool, over));
+  group.spawn(go_on_later(ground, over));
+  EXPECT_TRUE((co_await gateway.replicas.beat()).has_value());
+  co_await group.join();
+}
+
+TEST_F(ReplicaRoutes, a_store_that_let_wait_makes_nobody_look_dead) {
+  b->run(beat_behind_a_store_that_stands_still(ground, *b));
+  EXPECT_TRUE(b->replicas.lives("rep-a"));
+  ground.clock.advance(5s);
+  b->run(beat_once(*b));
+  EXPECT_FALSE(b->replicas.lives("rep-a"));
 }
 
 TEST_F(ReplicaRoutes, a_start_of_one_that_lives_is_left_to_it) {

@@ -84,6 +84,7 @@ void Replicas::note(const std::vector<Replica>& rows) {
 
 net::Task<Result<void>> Replicas::beat() {
   Replica row = own();
+  const base::SteadyTime asked = clock_.steady();
   auto write = [this, &row] { return store_.beat(row, row.heartbeat_ms - kForgetMs); };
   auto rows = co_await pool_.run(std::move(write));
   if (!rows) {
@@ -96,8 +97,13 @@ net::Task<Result<void>> Replicas::beat() {
       heard.since = clock_.steady();
     }
   }
+  // While the store let wait, nobody could be heard.
+  const base::SteadyTime now = clock_.steady();
+  for (auto& [id, heard] : heard_) {
+    heard.since = std::min(heard.since + (now - asked), now);
+  }
   note(*rows);
-  beaten_ = clock_.steady();
+  beaten_ = now;
   co_return Result<void>{};
 }
 
@@ -107,12 +113,12 @@ net::Task<void> Replicas::run(std::function<void()> on_look, std::function<void(
     if (wake == net::EventLoop::Wake::cancelled) {
       co_return;
     }
-    const bool was_silent = clock_.steady() - beaten_ >= kSilence;
+    const base::SteadyTime before = beaten_;
     const auto beaten = co_await beat();
     if (!beaten) {
       continue;
     }
-    if (was_silent) {
+    if (clock_.steady() - before >= kSilence) {
       on_return();
     }
     on_look();

@@ -1,8 +1,8 @@
 // Replicas: the gateways on this store and which of them this one is. Each renews a row in the
 // store every kBeat; one that was silent for kSilence is taken for dead, and what it was at work
 // at is taken over by another (Lifecycle::look_after_orphans). Silence is measured by this process'
-// steady clock while it reaches the store itself, so neither clocks that differ nor a store that
-// was away make the living look dead. A file has one gateway, which is always alone. Owned by main;
+// steady clock while the store answers, so neither clocks that differ nor a store that was away or
+// let wait make the living look dead. A file has one gateway, which is always alone. Owned by main;
 // loop thread only.
 #pragma once
 

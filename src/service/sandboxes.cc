@@ -535,6 +535,10 @@ base::Error Sandboxes::agent_error(const Live& live, const base::Error& cause) {
 }
 
 Task<Result<void>> Sandboxes::check() {
+  // Told at once, also while others wait for it.
+  if (context_.store.is_waiting()) {
+    co_return base::fail(ErrorCode::unavailable, "the store does not answer");
+  }
   auto ask = [this] { return context_.store.check(); };
   CO_RETURN_IF_ERROR(co_await context_.pool.run(std::move(ask)));
   CO_RETURN_IF_ERROR(lifecycle_.capacity());  // else a create would be refused

@@ -64,6 +64,10 @@ class Connection {
   virtual Result<bool> has_table(std::string_view name) = 0;
   // Migrations may take longer than any statement of the gateway.
   virtual void allow_long_statements(bool allowed) = 0;
+  // Whether calls wait a moment for a server that was lost a moment ago; they do unless told.
+  virtual void be_patient(bool patient) = 0;
+  // Whether one does so now. Any thread.
+  [[nodiscard]] virtual bool is_waiting() const = 0;
 };
 
 }  // namespace store

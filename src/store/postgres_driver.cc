@@ -30,7 +30,11 @@ constexpr milliseconds kLongPatience{3'600'000};
 // A server that was killed is back in a few seconds; the store's thread waits meanwhile.
 constexpr milliseconds kOutcomePatience{8'000};
 constexpr milliseconds kOutcomePause{100};
-// Between tries to connect; each try to a host that swallows packets costs connect_timeout.
+// An outage that is younger is waited for: a server starts anew or fails over within 1 to 3 s, and
+// whoever asks a gateway waits for longer.
+constexpr milliseconds kYoungOutage{5'000};
+// Between tries to connect, the shorter one while the outage is young; each try to a host that
+// swallows packets costs connect_timeout.
 constexpr milliseconds kPauseMin{100};
 constexpr milliseconds kPauseMax{2'000};
 constexpr int kServerVersionMin = 130'000;
@@ -178,17 +182,37 @@ std::string PostgresConnection::settings_script() const {
                    "; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 10000");
 }
 
+// Of a server that was there.
+bool PostgresConnection::is_young_outage() const {
+  return generation_ > 0 && away_since_ && Clock::now() < *away_since_ + kYoungOutage;
+}
+
 Result<void> PostgresConnection::connect() {
-  if (Clock::now() < next_try_) {
+  auto connected = try_connect();
+  while (!connected && connected.error().code == ErrorCode::unavailable && patient_ &&
+         is_young_outage()) {
+    waiting_ = true;
+    std::this_thread::sleep_until(next_try_);
+    connected = try_connect();
+  }
+  waiting_ = false;
+  return connected;
+}
+
+Result<void> PostgresConnection::try_connect() {
+  const auto begun = Clock::now();
+  if (begun < next_try_) {
     return fail(ErrorCode::unavailable, "database: ", url_.shown, " does not answer");
   }
   auto connected = open_handle();
   if (!connected) {
     handle_.reset();
+    away_since_ = away_since_.value_or(begun);
+    pause_ = is_young_outage() ? kPauseMin : std::clamp(pause_ * 2, kPauseMin, kPauseMax);
     next_try_ = Clock::now() + pause_;
-    pause_ = std::clamp(pause_ * 2, kPauseMin, kPauseMax);
     return base::with_context(std::move(connected), base::cat("database: connect to ", url_.shown));
   }
+  away_since_.reset();
   pause_ = milliseconds(0);
   return {};
 }

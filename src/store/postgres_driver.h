@@ -1,20 +1,27 @@
 // PostgreSQL as a Connection, over libpq. Calls block, each with an end: a server that does not
 // answer in kAnswerPatience counts as lost.
 //
-// A lost connection is made anew by the next call, at once and then with a growing pause in which
-// calls fail without trying (unavailable). What is run again by itself: a read outside a
-// transaction, and a transaction of which nothing was committed (Database::transaction). Whether a
-// COMMIT without an answer took effect is read from store_writers, where each transaction leaves
-// its number; only where the server stays away does the error say so (details.outcome = unknown).
+// A lost connection is made anew by the next call. While the outage is young (kYoungOutage) that
+// call tries again and again: a restart costs time, not requests. The calls behind it wait for
+// their turn on the store's thread, which has nothing else to do; they are as many as there are
+// callers, and none of them waits for longer than the outage is young. When it is older, tries are
+// made with a growing pause in which calls fail at once (unavailable).
+//
+// What is run again by itself: a read outside a transaction, and a transaction of which nothing was
+// committed (Database::transaction). Whether a COMMIT without an answer took effect is read from
+// store_writers, where each transaction leaves its number; only where the server stays away does
+// the error say so (details.outcome = unknown).
 //
 // Writers take turns: a transaction begins with one advisory lock, so what it has read cannot
 // change before it commits, just as with SQLite, whatever number of gateways share the database.
 // SERIALIZABLE would let them run side by side and fail each time two append to the audit log.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +49,8 @@ class PostgresConnection final : public Connection {
   [[nodiscard]] std::string schema_text(std::string_view sql) const override;
   Result<bool> has_table(std::string_view name) override;
   void allow_long_statements(bool allowed) override;
+  void be_patient(bool patient) override { patient_ = patient; }
+  [[nodiscard]] bool is_waiting() const override { return waiting_; }
 
   // --- for PostgresStatement
   struct ClearResult {
@@ -65,9 +74,12 @@ class PostgresConnection final : public Connection {
   using Clock = std::chrono::steady_clock;
 
   explicit PostgresConnection(StoreUrl url);
-  // A connection that was alive a moment ago, made anew if need be and the pause is over.
+  // A connection that was alive a moment ago, made anew if need be.
   Result<void> ensure_connected();
   Result<void> connect();
+  // Once, where the pause is over.
+  Result<void> try_connect();
+  [[nodiscard]] bool is_young_outage() const;
   Result<void> open_handle();
   void lose();
   Result<Answer> simple(const std::string& sql);
@@ -97,8 +109,11 @@ class PostgresConnection final : public Connection {
   // What this connection's transactions leave in store_writers.
   std::string writer_;
   int64_t transaction_ = 0;
-  std::vector<std::string> notices_;  // of the transaction, each once
-  bool has_writers_ = false;          // the table; false before the schema has it
+  std::vector<std::string> notices_;             // of the transaction, each once
+  bool has_writers_ = false;                     // the table; false before the schema has it
+  std::optional<Clock::time_point> away_since_;  // the first try that failed
+  bool patient_ = true;
+  std::atomic<bool> waiting_ = false;
   Clock::time_point next_try_;
   std::chrono::milliseconds pause_{0};
 };

@@ -19,6 +19,7 @@ namespace store {
 namespace {
 
 using base::ErrorCode;
+using SteadyClock = std::chrono::steady_clock;
 using model::SandboxState;
 
 // Stands before the server's port and breaks one connection where it is told to.
@@ -163,12 +164,40 @@ TEST_P(PostgresStoreTest, a_read_is_asked_again_over_a_new_connection) {
   EXPECT_TRUE(store().insert_sandbox(kTeam, sandbox("sbx-b"), {}).has_value());
 }
 
-TEST_P(PostgresStoreTest, a_server_that_is_away_is_unavailable_until_it_is_back) {
+TEST_P(PostgresStoreTest, a_short_outage_is_waited_for) {
+  for (const std::string how : {"stop", "kill"}) {
+    order(how);
+    const auto begun = SteadyClock::now();
+    EXPECT_EQ(store().check().error().code, ErrorCode::unavailable);
+    EXPECT_EQ(Store::open(url()).error().code, ErrorCode::unavailable);
+    EXPECT_LT(SteadyClock::now() - begun, std::chrono::seconds(1));
+    EXPECT_FALSE(store().is_waiting());
+    // Nothing else is asked of the store's thread.
+    const std::string id = "sbx-" + how;
+    Result<Inserted> inserted;
+    std::thread waiting([&] { inserted = store().insert_sandbox(kTeam, sandbox(id), {}); });
+    while (!store().is_waiting() && SteadyClock::now() < begun + std::chrono::seconds(20)) {
+      std::this_thread::yield();
+    }
+    order("start");
+    waiting.join();
+    EXPECT_TRUE(inserted.has_value()) << inserted.error().message;
+    EXPECT_FALSE(store().is_waiting());
+    EXPECT_TRUE(store().find_sandbox(kTeam, id).has_value());
+  }
+}
+
+TEST_P(PostgresStoreTest, a_server_that_stays_away_is_unavailable_at_once_until_it_is_back) {
   order("kill");
-  EXPECT_EQ(store().check().error().code, ErrorCode::unavailable);
   EXPECT_EQ(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}).error().code,
             ErrorCode::unavailable);
-  EXPECT_EQ(Store::open(url()).error().code, ErrorCode::unavailable);
+  const auto begun = SteadyClock::now();
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(store().insert_sandbox(kTeam, sandbox("sbx-a"), {}).error().code,
+              ErrorCode::unavailable);
+  }
+  EXPECT_LT(SteadyClock::now() - begun, std::chrono::seconds(1));
+  EXPECT_EQ(store().check().error().code, ErrorCode::unavailable);
   order("start");
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!store().check() && std::chrono::steady_clock::now() < end) {

@@ -28,6 +28,8 @@ class SqliteConnection final : public Connection {
   }
   Result<bool> has_table(std::string_view name) override;
   void allow_long_statements(bool /*allowed*/) override {}
+  void be_patient(bool /*patient*/) override {}
+  [[nodiscard]] bool is_waiting() const override { return false; }
 
   // For tests that make it fail.
   [[nodiscard]] sqlite3* native() const { return handle_.get(); }

@@ -31,7 +31,10 @@ Result<std::unique_ptr<Store>> Store::open(const std::string& url) {
 }
 
 Result<void> Store::check() {
-  return database_.execute("SELECT name FROM teams WHERE name = 'default'");
+  database_.connection().be_patient(false);
+  auto done = database_.execute("SELECT name FROM teams WHERE name = 'default'");
+  database_.connection().be_patient(true);
+  return done;
 }
 
 Result<void> Store::put_registry(std::string_view team, const Registry& registry) {

@@ -165,8 +165,10 @@ class Store {
   // not_supported: a newer program used it; unavailable: nothing answers there.
   static Result<std::unique_ptr<Store>> open(const std::string& url);
 
-  // Whether the database answers; for /readyz.
+  // Whether the database answers now: a server that was lost is not waited for; for /readyz.
   Result<void> check();
+  // Whether a call, and all behind it, waits for a lost server now. Any thread.
+  [[nodiscard]] bool is_waiting() { return database_.connection().is_waiting(); }
 
   // What time it is by the database server's clock; nullopt: there is no server (a file), and the
   // process' wall clock is the store's.
