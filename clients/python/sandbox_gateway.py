@@ -25,6 +25,7 @@ from __future__ import annotations
 import base64
 import codecs
 import contextlib
+import contextvars
 import dataclasses
 import datetime
 import fnmatch
@@ -478,7 +479,18 @@ class _Emit[I]:
     item: I
 
 
-type _Step = _Request | _Open | _Read | _Sleep | _Call
+@dataclasses.dataclass(frozen=True)
+class _Together[T]:
+    """Carry out both at once and answer with what `plan` came to; `beside` is not waited for
+    beyond that. `ending` ends what both of them talk to: it is carried out where either fails, so
+    that the other one does not go on waiting."""
+
+    plan: Plan[T]
+    beside: Plan[None]
+    ending: Callable[[], Plan[None]]
+
+
+type _Step = _Request | _Open | _Read | _Sleep | _Call | _Together[Any]
 
 
 class _Sync:
@@ -1290,9 +1302,11 @@ def _run_in_session(sandbox: str, body: dict[str, Any], stdin: Source | None,
             **body, "name": name, "stdin": stdin is not None, "followed": True,
             "log_limit_bytes": _OUTPUT_BYTES_MAX})
         path = _session_path(sandbox, started["id"])
-        if stdin is not None:
-            yield from _feed(path, stdin, outputs)
-        end = yield from _read_records(path, outputs, follow=True)
+        reading = _read_records(path, outputs)
+        if stdin is None:
+            end = yield from reading
+        else:
+            end = yield _Together(reading, _feed(path, stdin), lambda: _forget_session(path))
         yield from outputs.end()
     except (GeneratorExit, InvalidRequest, Overloaded):  # nothing can be asked, or was started
         raise
@@ -1314,21 +1328,19 @@ def _milliseconds(started: Mapping[str, Any], end: Mapping[str, Any]) -> float:
         return 0.0
 
 
-def _feed(path: str, stdin: Source, outputs: _Outputs) -> Plan[None]:
-    """Input piece by piece; what the command says meanwhile is read, so that it does not fall
-    out of the log's ring."""
+def _feed(path: str, stdin: Source) -> Plan[None]:
+    """Input piece by piece, as the command takes it. Somebody has to read the output meanwhile: a
+    command whose output is held up takes no input."""
     source = _OpenSource(stdin)
-    offset = 0
+    offset, ended = 0, False
     try:
-        while True:
+        while not ended:
             piece = yield _Call(source.read)
-            if not piece:
-                break
-            offset = yield from _send_input(path, piece, offset)
-            yield from _read_records(path, outputs, follow=False)
-        yield from _send_input(path, b"", offset, eof=True)
-    except Conflict:
-        pass  # it needed no more of it: it has ended, or closed its input before its end
+            ended = not piece
+            try:
+                offset = yield from _send_input(path, piece, offset, eof=ended)
+            except (Conflict, NotFound):
+                return  # it needs no more of it: it has ended, or closed its input before its end
     finally:
         source.close()
 
@@ -1467,8 +1479,8 @@ def _each[I](flow: Flow[I], take: Callable[[I], Iterable[_Step | _Emit]]) -> Gen
         pass
 
 
-def _read_records(path: str, outputs: _Outputs, follow: bool) -> Plan[dict[str, Any]]:
-    """Takes the log from where `outputs` is; following, answers with how the command ended."""
+def _read_records(path: str, outputs: _Outputs) -> Plan[dict[str, Any]]:
+    """Takes the log to its end, and answers with how the command ended."""
     end: dict[str, Any] = {}
 
     def take(record: dict[str, Any]) -> Iterator[_Step]:
@@ -1479,7 +1491,7 @@ def _read_records(path: str, outputs: _Outputs, follow: bool) -> Plan[dict[str, 
             outputs.offset = record["offset"] + len(record["data"])
             yield from outputs.take(record["stream"], record["data"])
 
-    yield from _each(_records(path, outputs.offset, follow), take)
+    yield from _each(_records(path, outputs.offset, follow=True), take)
     return end
 
 
@@ -1651,10 +1663,11 @@ class _SandboxCalls:
             container: str | None = None) -> Plan[Result]:
         """Runs a command (a list is argv, a str is `sh -c`); raises CommandError unless it ends
         with exit code 0 or `check` is False. `stdin` is text, bytes, a path (Path, not str), an
-        open binary file or an iterable of bytes. `on_stdout` and `on_stderr` are called with the
-        output as it comes, as text or, with `text=False`, as bytes. However long the command is
-        silent, the connection shows signs of life. When the call is interrupted, so is the
-        command."""
+        open binary file or an iterable of bytes; one that is not small is read by a thread beside
+        the caller's, so that input and output go at the same time, and only as far as the command
+        takes it. `on_stdout` and `on_stderr` are called with the output as it comes, as text or,
+        with `text=False`, as bytes. However long the command is silent, the connection shows
+        signs of life. When the call is interrupted, so is the command."""
         outputs = _Outputs(on_stdout, on_stderr, text)
         result = yield from _run(self.id, argv, stdin, outputs, bool(on_stdout or on_stderr), {
             "cwd": cwd, "env": env or None, "user": user, "timeout_sec": timeout_sec,
@@ -2621,11 +2634,26 @@ def _kept_token(url: str) -> str:
     return token.strip() if isinstance(token, str) else ""
 
 
+class _Beside:
+    """A plan that is carried out beside another: why it failed, if it did."""
+
+    error: BaseException | None = None
+
+    def check(self, other: BaseException | None = None) -> None:
+        """Raises what went wrong. A request of the `other` one fails for its reason only."""
+        if self.error is not None and (other is None or isinstance(other, GatewayError)):
+            raise self.error
+        if other is not None:
+            raise other
+
+
 @dataclasses.dataclass
 class _Progress:
-    """How far a plan is: what it is told next, and the answer that it reads from."""
+    """How far a plan is: what it is told next, and the answer that it reads from. It goes on only
+    while what is `beside` it does not fail."""
 
     plan: Generator[Any, Any, Any]
+    beside: _Beside | None = None
     outcome: Any = None
     error: BaseException | None = None
     cancelled: bool = False
@@ -2633,6 +2661,8 @@ class _Progress:
     pieces: Any = None
 
     def next_step(self) -> Any:
+        if self.beside is not None:
+            self.beside.check()
         outcome, error = self.outcome, self.error
         self.outcome = self.error = None
         return self.plan.send(outcome) if error is None else self.plan.throw(error)
@@ -2676,8 +2706,8 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _carry_out[T](self, plan: Plan[T]) -> T:
-        progress = _Progress(plan)
+    def _carry_out[T](self, plan: Plan[T], beside: _Beside | None = None) -> T:
+        progress = _Progress(plan, beside)
         try:
             while True:
                 self._take_step(progress, progress.next_step())
@@ -2732,6 +2762,23 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
                 time.sleep(step.seconds)
             case _Call():
                 return step.function(*step.arguments)
+            case _Together():
+                return self._carry_out_together(step)
+
+    def _carry_out_together[T](self, step: _Together[T]) -> T:
+        beside, outcome, error = _BesideThread(self, step), None, None
+        try:
+            outcome = self._carry_out(step.plan, beside)
+        except BaseException as caught:
+            error = caught
+        beside.stop()
+        if error is not None:
+            with contextlib.suppress(GatewayError):
+                self._carry_out(step.ending())
+        if error is None or not beside.calls:
+            beside.join()
+        beside.check(error)
+        return cast(T, outcome)
 
     def _send(self, request: _Request) -> httpx.Response:
         response = self._send_once(request)
@@ -2760,6 +2807,52 @@ class Gateway(_GatewayCalls["Sandbox"], _Sync):
     def _end(self, progress: _Progress) -> None:
         progress.plan.close()
         self._close_response(progress)
+
+
+class _BesideThread(_Beside):
+    """Carries out `beside` of two plans in a thread of its own, until it is stopped. Its owner
+    joins it, but for one that is in a function of the caller's (`calls`) when the owner fails:
+    that may take any time, so the thread ends whenever it returns."""
+
+    def __init__(self, gateway: Gateway, step: _Together[Any]):
+        self.calls = False
+        self._gateway = gateway
+        self._step = step
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=contextvars.copy_context().run, args=(self._run,),
+                                        name="sandbox-gateway-beside", daemon=True)
+        self._thread.start()
+        self.join = self._thread.join
+
+    def stop(self) -> None:
+        """From now on it begins nothing, and calls nothing."""
+        with self._lock:
+            self._stopped.set()
+
+    def _run(self) -> None:
+        progress = _Progress(self._step.beside)
+        try:
+            try:
+                while self._may_take(step := progress.next_step()):
+                    if isinstance(step, _Sleep):
+                        self._stopped.wait(step.seconds)
+                    else:
+                        self._gateway._take_step(progress, step)
+            finally:
+                self._gateway._end(progress)
+        except StopIteration:
+            pass
+        except BaseException as error:
+            self.calls = False
+            self.error = error
+            with contextlib.suppress(GatewayError):
+                self._gateway._carry_out(self._step.ending())
+
+    def _may_take(self, step: _Step) -> bool:
+        with self._lock:
+            self.calls = isinstance(step, _Call)
+            return not self._stopped.is_set()
 
 
 class Sandbox(_SandboxCalls, _Sync):
@@ -2889,8 +2982,8 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def _carry_out[T](self, plan: Plan[T]) -> T:
-        progress = _Progress(plan)
+    async def _carry_out[T](self, plan: Plan[T], beside: _Beside | None = None) -> T:
+        progress = _Progress(plan, beside)
         try:
             while True:
                 await self._take_step(progress, progress.next_step())
@@ -2958,6 +3051,32 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
             case _Call():
                 outcome = step.function(*step.arguments)
                 return await outcome if inspect.isawaitable(outcome) else outcome
+            case _Together():
+                return await self._carry_out_together(step)
+
+    async def _carry_out_together[T](self, step: _Together[T]) -> T:
+        beside, outcome, error = _Beside(), None, None
+        async with anyio.create_task_group() as group:
+            group.start_soon(self._carry_out_beside, step, beside)
+            try:
+                outcome = await self._carry_out(step.plan, beside)
+            except (GeneratorExit, anyio.get_cancelled_exc_class()):
+                raise
+            except BaseException as caught:
+                error = caught
+            group.cancel_scope.cancel()
+        beside.check(error)
+        return cast(T, outcome)
+
+    async def _carry_out_beside(self, step: _Together[Any], beside: _Beside) -> None:
+        try:
+            await self._carry_out(step.beside)
+        except (GeneratorExit, anyio.get_cancelled_exc_class()):
+            raise
+        except BaseException as error:
+            beside.error = error
+            with contextlib.suppress(GatewayError):
+                await self._carry_out(step.ending())
 
     async def _send(self, request: _Request) -> httpx.Response:
         response = await self._send_once(request)

@@ -104,6 +104,14 @@ def test_a_command_that_does_not_read_its_input_holds_nobody_up(sandbox_cli, sha
     assert (never.returncode, never.stderr) == (5, b"")
 
 
+def test_output_and_input_larger_than_anything_between_holds(sandbox_cli, shared_box):
+    """Neither waits for the other, so nothing is lost."""
+    size = 64 << 20
+    done = sandbox_cli("exec", shared_box, "--", "sh", "-c",
+                       f"head -c {size} /dev/zero; cat | wc -c >&2", stdin=bytes(size))
+    assert (done.returncode, done.stderr, len(done.stdout)) == (0, f"{size}\n".encode(), size)
+
+
 def test_no_input_is_an_end_of_input(sandbox_cli, start, shared_box):
     script = "cat; echo rc=$?; read x; echo rc=$?; [ -t 0 ] || echo no terminal"
     for argv, stdin in ((("exec", shared_box), b""), (("exec", "-n", shared_box), b"unread")):

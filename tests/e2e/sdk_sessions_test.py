@@ -260,6 +260,102 @@ def test_input_and_output_of_any_kind(sandbox, tmp_path):
     assert (result.stdout, result.exit_code) == ("y" * 10, 4)
 
 
+def with_either_client(deployed, sandbox, command, **options) -> list[sandbox_gateway.Result]:
+    """`options` are functions, called for each client anew."""
+    def made() -> dict:
+        return {name: make() for name, make in options.items()}
+
+    async def main():
+        async with sandbox_gateway.AsyncGateway(deployed.url, deployed.token) as gateway:
+            return await (await gateway.get(sandbox.id)).exec(command, **made())
+
+    return [sandbox.exec(command, **made()), asyncio.run(main())]
+
+
+def test_output_and_input_larger_than_anything_between_holds(deployed, sandbox):
+    """The log's ring, pipes and sockets: of a call that sends and reads in turn the command stands
+    still, until the ring no longer waits for a reader and drops what it had not read."""
+    size, seen = 64 << 20, 0
+
+    def take(piece: str) -> None:
+        nonlocal seen
+        seen += len(piece)
+
+    flood = f"head -c {size} /dev/zero"
+    for result in with_either_client(
+            deployed, sandbox, f"{flood}; cat | wc -c >&2; {flood}",
+            stdin=lambda: (bytes(1 << 20) for _ in range(64)), on_stdout=lambda: take):
+        assert result.ok and result.stderr == f"{size}\n"
+    assert seen == 2 * 2 * size
+    for result in with_either_client(deployed, sandbox, ["cat"], stdin=lambda: bytes(size),
+                                     on_stdout=lambda: take):
+        assert result.ok
+    assert seen == 2 * 3 * size
+    result = sandbox.exec(f"{flood}; wc -c >&2", stdin=bytes(size),
+                          timeout_sec=9)  # in one request
+    assert result.ok and result.stderr == f"{size}\n"
+    assert sandbox.sessions.list() == []
+
+
+def test_input_that_answers_to_output(deployed, sandbox):
+    """Neither waits for the other: a conversation."""
+    said: list[str] = []
+
+    def answers():
+        for number in range(5):
+            eventually(lambda: f"ask {number}" in "".join(said))  # noqa: B023
+            yield f"{number}\n".encode()
+
+    script = "for i in 0 1 2 3 4; do echo ask $i; read x; echo got $x; done"
+    for result in with_either_client(deployed, sandbox, script, stdin=answers,
+                                     on_stdout=lambda: said.clear() or said.append):
+        assert result.stdout == "".join(f"ask {i}\ngot {i}\n" for i in range(5))
+
+
+def test_a_command_that_ignores_its_input(deployed, sandbox):
+    for script, code in (("exit 3", 3), ("exec <&-; sleep 0.3; exit 4", 4),
+                         ("sleep 0.3; exit 5", 5)):
+        for stdin in (lambda: bytes(64 << 20), lambda: iter(lambda: bytes(1 << 20), b"")):
+            for result in with_either_client(deployed, sandbox, script, stdin=stdin):
+                assert (result.exit_code, result.stdout) == (code, "")
+    assert sandbox.sessions.list() == []
+
+
+def test_input_that_raises_ends_the_command(deployed, sandbox):
+    def pieces():
+        yield b"some"
+        raise RuntimeError("no more")
+
+    for script in ("cat; sleep 7171", "sleep 7171"):
+        with pytest.raises(RuntimeError, match="no more"):
+            sandbox.exec(script, stdin=pieces())
+
+        async def main():
+            async with sandbox_gateway.AsyncGateway(deployed.url, deployed.token) as gateway:
+                await (await gateway.get(sandbox.id)).exec(script, stdin=pieces())  # noqa: B023
+
+        with pytest.raises(RuntimeError, match="no more"):
+            asyncio.run(main())
+    eventually(lambda: not sandbox.exec("pgrep -fx 'sleep 7171'").ok)
+    assert sandbox.sessions.list() == []
+
+
+def test_a_call_that_is_cancelled_while_its_input_is_not_taken(deployed, sandbox):
+    async def main():
+        async with sandbox_gateway.AsyncGateway(deployed.url, deployed.token) as gateway:
+            same = await gateway.get(sandbox.id)
+            call = asyncio.create_task(same.exec("sleep 7272", stdin=bytes(64 << 20)))
+            while not (await same.exec("pgrep -fx 'sleep 7272'")).ok:
+                await asyncio.sleep(0.05)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+
+    asyncio.run(main())
+    eventually(lambda: not sandbox.exec("pgrep -fx 'sleep 7272'").ok)
+    assert sandbox.sessions.list() == []
+
+
 def test_streams_of_a_command_as_they_come(sandbox):
     out, err, at = [], [], []
 

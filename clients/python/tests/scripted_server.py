@@ -26,7 +26,8 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     drop: bool = False  # closes the connection instead of answering
     cut: int | None = None  # sends that much of the body, then closes
-    hold: threading.Event | None = None  # waits for it before answering
+    hold: threading.Event | None = None  # set when it has come; no answer while the client stays
+    after: threading.Event | None = None  # answers when it is set
 
     @staticmethod
     def json(value, status: int = 200, **headers: str) -> "Answer":
@@ -81,6 +82,8 @@ class ScriptedServer:
                 if answer.hold is not None:
                     self.wait_for_end(answer.hold)
                     return
+                if answer.after is not None:
+                    answer.after.wait(10)
                 if answer.drop:
                     self.close_connection = True
                     return

@@ -2,7 +2,11 @@
 
 import asyncio
 import base64
+import contextvars
+import dataclasses
 import json
+import threading
+import time
 
 import pytest
 
@@ -201,36 +205,145 @@ def test_what_left_the_ring_unread_is_counted(box, server):
     assert result.truncated and result.stdout_dropped_bytes == 10
 
 
-def test_large_input_goes_in_pieces_while_output_is_read(box, server):
-    data = b"x" * (5 << 20)
-    taken = 0
+class Fed:
+    """One command with input. Its log comes when it is `done`: at the end of its input, when it
+    refused some, and when it is deleted. `stuck`, it takes none of its input until it is deleted,
+    and its log comes before."""
 
-    def respond(seen):
-        nonlocal taken
+    def __init__(self, server, *rows: dict, stuck: bool = False, refusal: Answer | None = None):
+        self.rows = rows
+        self.stuck = stuck
+        self.refusal = refusal
+        self.taken = 0
+        self.began = threading.Event()  # to be given input
+        self.done = threading.Event()
+        self.deleted = False
+        server.respond = self.respond
+
+    def respond(self, seen) -> Answer:
         if seen.method == "DELETE":
+            self.deleted = self.deleted or "keep_background" not in seen.target
+            self.done.set()
             return Answer(204)
         if seen.target.endswith("/sessions"):
             return Answer.json(RUNNING, 201)
-        if "/stdin" in seen.target:
-            assert f"offset={taken}" in seen.target
-            taken += len(seen.body)
-            return Answer.json({"offset": taken})
-        return records(END) if "follow" in seen.target else records()
+        if "/stdin" not in seen.target:
+            return dataclasses.replace(records(*self.rows, END),
+                                       after=self.began if self.stuck else self.done)
+        self.began.set()
+        if self.stuck:
+            return dataclasses.replace(Answer.error(409, "session_exited"), after=self.done)
+        if self.refusal:
+            if self.refusal.status in (404, 409):
+                self.done.set()
+            return self.refusal
+        assert f"offset={self.taken}" in seen.target
+        self.taken += len(seen.body)
+        if "eof=1" in seen.target:
+            self.done.set()
+        return Answer.json({"offset": self.taken})
 
-    server.respond = respond
-    assert box.exec("wc -c", stdin=data).exit_code == 3
-    assert taken == len(data)
-    assert "eof=1" in [seen.target for seen in server.seen if "/stdin" in seen.target][-1]
-    taken = 0
-    pieces = (b"ab" for _ in range(3))
-    assert box.exec("wc -c", stdin=pieces).exit_code == 3
-    assert taken == 6
+
+def in_turn(server, plan):
+    """What that comes to with either client: `plan(sandbox)`, to be awaited or not."""
+    with sdk.Gateway(server.url, "t") as gateway:
+        yield lambda: plan(sdk.Sandbox(gateway, {"id": "sbx-1"}))
+
+    async def main():
+        async with sdk.AsyncGateway(server.url, "t") as gateway:
+            return await plan(sdk.AsyncSandbox(gateway, {"id": "sbx-1"}))
+
+    yield lambda: asyncio.run(main())
 
 
-def test_a_command_that_wants_no_more_input_is_no_error(box, server):
-    server.add(Answer.json(RUNNING, 201), Answer.error(409, "session_exited"), records(END),
-               Answer(204))
-    assert box.exec("true", stdin=iter([b"a", b"b"])).exit_code == 3
+def nothing_goes_on() -> bool:
+    return not [one for one in threading.enumerate() if one.name == "sandbox-gateway-beside"]
+
+
+def test_input_of_any_kind_goes_in_pieces_while_output_is_read(server):
+    data = b"x" * (5 << 20)
+    for source, size in ((lambda: data, len(data)), (lambda: (b"ab" for _ in range(3)), 6)):
+        for call in in_turn(server, lambda box: box.exec("wc -c", stdin=source())):  # noqa: B023
+            fed = Fed(server)
+            assert call().exit_code == 3 and nothing_goes_on()
+            assert fed.taken == size and not fed.deleted
+
+
+def test_a_command_that_wants_no_more_input_is_no_error(server):
+    read = []
+
+    def pieces():
+        for number in range(100):
+            read.append(number)
+            yield b"x"
+
+    for refusal in (Answer.error(409, "session_exited"), Answer.error(409, "conflict"),
+                    Answer.error(404, "not_found")):
+        for call in in_turn(server, lambda box: box.exec("true", stdin=pieces())):
+            read.clear()
+            fed = Fed(server, refusal=refusal)
+            assert call().exit_code == 3 and nothing_goes_on()
+            assert read == [0] and not fed.deleted
+
+
+def test_input_that_fails_ends_the_command_and_is_what_is_raised(server):
+    def pieces():
+        yield b"x"
+        raise sdk.NotFound("of the caller's own")
+
+    for call in in_turn(server, lambda box: box.exec("cat", stdin=pieces())):
+        fed = Fed(server)
+        with pytest.raises(sdk.NotFound, match="of the caller's own"):
+            call()
+        assert fed.deleted and nothing_goes_on()
+    for call in in_turn(server, lambda box: box.exec("cat", stdin=b"x" * (5 << 20))):
+        fed = Fed(server, refusal=Answer.error(403, "forbidden"))
+        with pytest.raises(sdk.Forbidden):
+            call()
+        assert fed.deleted and nothing_goes_on()
+
+
+def test_output_that_fails_ends_a_command_that_takes_no_input(server):
+    for error in (KeyError, KeyboardInterrupt):
+        def take(_):
+            raise error  # noqa: B023
+
+        for call in in_turn(server, lambda box: box.exec("x", stdin=iter([b"y"]), on_stdout=take)):
+            fed = Fed(server, out(0, b"a"), stuck=True)
+            with pytest.raises(error):
+                call()
+            assert fed.deleted and nothing_goes_on()
+
+
+def test_an_interrupt_does_not_wait_for_input_that_does_not_come(box, server):
+    fed, more, asked = Fed(server, out(0, b"a")), threading.Event(), threading.Event()
+
+    def pieces():
+        asked.set()
+        more.wait(10)
+        yield b"too late"
+
+    def take(_):
+        assert asked.wait(10)
+        raise KeyboardInterrupt
+
+    fed.done.set()
+    with pytest.raises(KeyboardInterrupt):
+        box.exec("x", stdin=pieces(), on_stdout=take)
+    assert fed.deleted and not more.is_set()
+    more.set()
+    deadline = time.monotonic() + 10
+    while not nothing_goes_on():
+        assert time.monotonic() < deadline
+    assert not fed.began.is_set()
+
+
+def test_input_is_read_in_the_context_of_the_caller(box, server):
+    variable = contextvars.ContextVar("variable", default="none")
+    variable.set("the caller's")
+    fed = Fed(server)
+    box.exec("cat", stdin=(variable.get().encode() for _ in range(1)))
+    assert fed.taken == len("the caller's")
 
 
 def test_large_input_of_a_short_command_goes_in_one_request(box, server):
