@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import demo_image
-import instance
+import kernel_objects
 from table import ROOT, output, settle_disk
 
 IMAGE = demo_image.NAME
@@ -94,5 +94,5 @@ class Docker:
         self.daemon.wait(timeout=60)
         if not self.had_bridge:
             subprocess.run(["ip", "link", "delete", "docker0"], capture_output=True, check=False)
-        instance.unmount_beneath(self.folder)
+        kernel_objects.unmount_beneath(self.folder)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -4,10 +4,13 @@ import importlib.machinery
 import importlib.util
 import io
 import contextlib
+import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -147,6 +150,29 @@ class InstanceTest(unittest.TestCase):
                                 instance.Settings(fault_point="node.create.place"))
         self.assertEqual(one.environment("node")["SANDBOX_FAULT"], "node.create.place")
         self.assertNotIn("SANDBOX_FAULT", one.environment("gateway"))
+
+    def test_a_node_is_reached_however_long_its_path_is(self):
+        for state in ("short", "long" * 50):
+            with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as node:
+                one = instance.Instance(Path(folder) / state, Path(folder))
+                one.node_socket.parent.mkdir(parents=True)
+                node.bind(f"{folder}/x")
+                Path(folder, "x").rename(one.node_socket)
+                node.listen()
+                answering = threading.Thread(target=answer_once, args=(node,))
+                answering.start()
+                self.assertEqual(one.ask_node({"op": "hello"}), {"seen": "hello"})
+                answering.join()
+                one.node_socket.unlink()
+                with self.assertRaises(FileNotFoundError):
+                    one.ask_node({"op": "hello"})
+
+
+def answer_once(node: socket.socket) -> None:
+    connection, _ = node.accept()
+    with connection, connection.makefile("rb") as lines:
+        asked = json.loads(lines.readline())
+        connection.sendall(json.dumps({"ok": {"seen": asked["op"]}}).encode() + b"\n")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import httpx
 
-from deployment import IMAGE, WAIT_SECONDS, eventually, instance
+import kernel_objects
+from deployment import IMAGE, WAIT_SECONDS, eventually
 
 PROGRAMS = {"node": "sandbox-node", "gateway": "sandbox-gateway", "agent": "sandbox-agent"}
 BODY = {"image": IMAGE, "cpus": 0.1, "memory_mb": 32}
@@ -67,7 +68,7 @@ def restart_gateway(deployed, variables: dict[str, str] | None = None, **options
 
 def holdings(deployed) -> dict:
     """How much of each kind the instance holds: in the kernel, on disk, in its store."""
-    counts = {name: len(rows) for name, rows in instance.kernel_objects(deployed).items()}
+    counts = {name: len(rows) for name, rows in kernel_objects.held_by(deployed).items()}
     if not deployed.settings.store:
         counts["rows"] = held_rows(deployed.state / "gateway")
     return counts
@@ -87,7 +88,7 @@ def pool_is_full(deployed) -> bool:
     """And what an earlier node had in it is gone."""
     folders = os.listdir(deployed.state / "run" / "sandboxes")
     ready = sum(name.startswith(".ready-") for name in folders)
-    processes = instance.processes_of_ids(deployed.settings.id_base)
+    processes = kernel_objects.processes_of_ids(deployed.settings.id_base)
     return ready == len(processes) == deployed.settings.shells
 
 

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 import deployment
-from deployment import eventually, instance
+import kernel_objects
+from deployment import eventually
 from faults import BODY, LONG, assert_quota_used
 from slow_proxy import SlowProxy
 
@@ -86,7 +87,7 @@ def test_kill_of_the_store_at_random_moments(api, deployed, server):
     for sandbox in kept:
         api.remove(sandbox)
     eventually(lambda: not deployed.ask_node({"op": "list"})["sandboxes"])
-    held = instance.kernel_objects(deployed)
+    held = kernel_objects.held_by(deployed)
     assert not [name for name in held["agent_folders"] if name in rows]
 
 

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.skipif(shutil.which("buildah") is None or
 def deployed():
     root = builder.ensure(print, with_buildah=True)
     one = deployment.make_instance("sgw", "10.212.0.0/16", 2_750_000_000, shells=2)
-    # Longer than a builder's socket has room for beside its own name.
-    one = instance.Instance(one.state.with_name(one.state.name + "-" + "long" * 10), one.programs,
+    # Longer than any socket's address has room for.
+    one = instance.Instance(one.state.with_name(one.state.name + "-" + "long" * 30), one.programs,
                             one.settings)
     if one.state.exists():
         settings = one.settings

@@ -8,7 +8,8 @@ import re
 
 import pytest
 
-from deployment import IMAGE, agent_pid, error_of, eventually, instance
+import kernel_objects
+from deployment import IMAGE, agent_pid, error_of, eventually
 
 SANDBOX_FIELDS = {
     "id", "state", "reason", "message", "image", "image_digest", "cpus", "memory_mb", "storage_mb",
@@ -197,7 +198,7 @@ def test_listing_a_folder(api, shared_box):
 
 def test_nothing_is_left_behind(api, deployed):
     def counts() -> dict:
-        found = instance.kernel_objects(deployed)
+        found = kernel_objects.held_by(deployed)
         return {name: len(rows) for name, rows in found.items()}
     before = eventually(lambda: settled(counts))
     made = [api.create()["id"] for _ in range(5)]

@@ -18,6 +18,7 @@ import builder  # noqa: E402
 import demo_image  # noqa: E402
 import deployment  # noqa: E402
 import instance  # noqa: E402
+import kernel_objects  # noqa: E402
 import package  # noqa: E402
 
 BUILD = Path(os.environ.get("SANDBOX_BUILD", ROOT / "build" / "release")).resolve()
@@ -73,9 +74,9 @@ def clean_root(made, tmp_path_factory):
         f"--no-install-recommends /tmp/{made.name}",
         RELEASE, root, *image_recipe.apt_sources())
     yield root
-    instance.kill_processes_of_cgroups(PREFIX)
-    instance.remove_network(PREFIX, SUBNET)
-    instance.remove_cgroups(PREFIX)
+    kernel_objects.kill_processes_of_cgroups(PREFIX)
+    kernel_objects.remove_network(PREFIX, SUBNET)
+    kernel_objects.remove_cgroups(PREFIX)
     run("rm", "-rf", "--one-file-system", root)
 
 
