@@ -1,12 +1,12 @@
 """What tests of compose files share: an image of nothing but busybox, and calls. A module imports
 `image` and `up` with what else it needs."""
 
-import io
 import json
 import subprocess
-import tarfile
 
 import pytest
+
+from tar_files import archive, busybox, folder, member
 
 IMAGE = "e2e-compose"
 PAGE = "data/page"
@@ -16,26 +16,13 @@ PAGE = "data/page"
 def image(api):
     """Nothing but busybox, a user, and a folder with a file of that user's."""
     listed = subprocess.run(["/bin/busybox", "--list"], capture_output=True, text=True, check=True)
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        def add(name: str, data: bytes | None = None, mode: int = 0o755, link: str = "",
-                uid: int = 0) -> None:
-            member = tarfile.TarInfo(name)
-            member.mode, member.uid, member.gid = mode, uid, uid
-            member.type = tarfile.DIRTYPE if data is None else tarfile.REGTYPE
-            if link:
-                member.type, member.linkname = tarfile.SYMTYPE, link
-            member.size = len(data or b"")
-            tar.addfile(member, io.BytesIO(data or b""))
-        for folder, mode in (("bin", 0o755), ("tmp", 0o1777), ("etc", 0o755)):
-            add(folder, mode=mode)
-        add("bin/busybox", open("/bin/busybox", "rb").read())
-        for name in sorted(set(listed.stdout.split()) - {"busybox"}):
-            add(f"bin/{name}", link="busybox")
-        add("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n", 0o644)
-        add("data", uid=1000, mode=0o750)
-        add(PAGE, b"from the image\n", 0o640, uid=1000)
-    answer = api.http.post("/images", params={"name": IMAGE}, content=out.getvalue())
+    image = archive(
+        *busybox(sorted(set(listed.stdout.split()) - {"busybox"})), folder("tmp", 0o1777),
+        folder("etc"),
+        member("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n"),
+        folder("data", 0o750, uid=1000, gid=1000),
+        member(PAGE, b"from the image\n", mode=0o640, uid=1000, gid=1000))
+    answer = api.http.post("/images", params={"name": IMAGE}, content=image)
     assert answer.status_code in (200, 201), answer.text
     return IMAGE
 

@@ -12,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import deployment  # noqa: E402
+import sandbox_gateway  # noqa: E402
 from deployment import Api, demo_image, eventually, instance  # noqa: E402
 
 PREFIX = "sge"
@@ -54,6 +55,20 @@ def shared_box(api):
     made = api.create()["id"]
     yield made
     api.remove(made)
+
+
+@pytest.fixture(scope="module")
+def gateway(deployed):
+    """The Python client's."""
+    with sandbox_gateway.Gateway(deployed.url, deployed.token) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def sandbox(gateway):
+    """As `shared_box`, by the Python client."""
+    with gateway.create(deployment.IMAGE, cpus=1, memory_mb=256) as made:
+        yield made
 
 
 @pytest.fixture

@@ -2,15 +2,14 @@
 module that builds imports `bb`, `clean` and `needs_builder` with what else it needs."""
 
 import hashlib
-import io
 import json
-import tarfile
 from pathlib import Path
 
 import pytest
 
 import builder
 from deployment import Api
+from tar_files import archive, busybox, entry, folder, member
 
 needs_builder = pytest.mark.skipif(not builder.kept_folder().exists(),
                                    reason="no image builder here (./dev setup makes it)")
@@ -19,19 +18,8 @@ WAIT = 120
 
 def tar_of(files: dict, modes: dict | None = None) -> bytes:
     """A context: name -> bytes, None for a folder, ("->", target) for a link."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.mode = (modes or {}).get(name, 0o755 if data is None else 0o644)
-            if data is None:
-                member.type = tarfile.DIRTYPE
-            elif isinstance(data, tuple):
-                member.type, member.linkname = tarfile.SYMTYPE, data[1]
-            else:
-                member.size = len(data)
-            tar.addfile(member, io.BytesIO(data) if isinstance(data, bytes) else None)
-    return out.getvalue()
+    fields = {name: {"mode": mode} for name, mode in (modes or {}).items()}
+    return archive(*(entry(name, what, **fields.get(name, {})) for name, what in files.items()))
 
 
 def root_of_builder(deployed, team: str = "default") -> Path:
@@ -57,28 +45,14 @@ def clean(deployed):
 @pytest.fixture(scope="module")
 def bb(api) -> str:
     """A local image of nothing but busybox."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar, open("/bin/busybox", "rb") as program:
-        member = tarfile.TarInfo("bin/busybox")
-        data = program.read()
-        member.size, member.mode = len(data), 0o755
-        tar.addfile(member, io.BytesIO(data))
-        for name in ("sh", "cat", "echo", "ls", "wc", "sleep", "touch", "mkdir", "find", "true",
-                     "false", "id", "stat", "setsid", "mkfifo", "sort", "grep", "dd", "rm", "env",
-                     "chmod", "test", "pwd", "ps", "printf"):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(link)
-        for name, mode in (("tmp", 0o1777), ("etc", 0o755)):
-            folder = tarfile.TarInfo(name)
-            folder.type, folder.mode = tarfile.DIRTYPE, mode
-            tar.addfile(folder)
-        passwd = b"root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n"
-        member = tarfile.TarInfo("etc/passwd")
-        member.size, member.mode = len(passwd), 0o644
-        tar.addfile(member, io.BytesIO(passwd))
+    names = ("sh", "cat", "echo", "ls", "wc", "sleep", "touch", "mkdir", "find", "true", "false",
+             "id", "stat", "setsid", "mkfifo", "sort", "grep", "dd", "rm", "env", "chmod", "test",
+             "pwd", "ps", "printf")
+    image = archive(
+        *busybox(names), folder("tmp", 0o1777), folder("etc"),
+        member("etc/passwd", b"root:x:0:0:root:/:/bin/sh\nuser:x:1000:1000::/:/bin/sh\n"))
     for name in ("e2e-bb", "e2e-bb:idx"):
-        answer = api.http.post("/images", params={"name": name}, content=out.getvalue())
+        answer = api.http.post("/images", params={"name": name}, content=image)
         assert answer.status_code == 201, answer.text
     return "e2e-bb"
 

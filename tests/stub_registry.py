@@ -4,13 +4,12 @@ import base64
 import contextlib
 import gzip
 import http.server
-import io
 import json
-import tarfile
 import threading
 import time
 
 from deployment import demo_image
+from tar_files import archive, busybox, folder, member
 
 INDEX_TYPE = "application/vnd.oci.image.index.v1+json"
 USER, PASSWORD = "u", "canary-stub-password"
@@ -20,24 +19,9 @@ BUSYBOX_NAMES = ("sh", "cat", "echo", "ls", "find", "id", "pwd", "stat", "sleep"
 
 def busybox_layer() -> bytes:
     """A root file system of nothing but busybox, with the users root and node."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        def add(name, data=None, mode=0o755, **fields):
-            member = tarfile.TarInfo(name)
-            member.mode, member.size = mode, len(data or b"")
-            member.type = fields.get("type", tarfile.REGTYPE if data is not None
-                                     else tarfile.DIRTYPE)
-            member.linkname = fields.get("linkname", "")
-            tar.addfile(member, io.BytesIO(data) if data is not None else None)
-
-        for folder, mode in (("bin", 0o755), ("tmp", 0o1777), ("etc", 0o755), ("root", 0o700)):
-            add(folder, mode=mode)
-        with open("/bin/busybox", "rb") as program:
-            add("bin/busybox", program.read())
-        for name in BUSYBOX_NAMES:
-            add(f"bin/{name}", type=tarfile.SYMTYPE, linkname="busybox")
-        add("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/:/bin/sh\n", 0o644)
-    return out.getvalue()
+    return archive(
+        *busybox(BUSYBOX_NAMES), folder("tmp", 0o1777), folder("etc"), folder("root", 0o700),
+        member("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\nnode:x:1000:1000::/:/bin/sh\n"))
 
 
 def descriptor(media_type: str, data: bytes, **fields) -> dict:

@@ -1,41 +1,12 @@
 """Tar files for the file cases: hostile ones, long names, and a tree worth keeping exactly."""
 
-import io
 import tarfile
 
-MTIME = 1_700_000_000
+from tar_files import folder, hardlink, member, symlink
+
 LONG_NAMES = ["n" * length for length in (99, 100, 101, 155, 255)]
 DEEP = "/".join(["d" * 50] * 6) + "/leaf.txt"  # over 256 bytes in all
 HARD_TARGET = "t" * 100  # fills the link field: no NUL behind it
-
-
-def member(name: str, data: bytes = b"", **fields) -> tuple[tarfile.TarInfo, bytes]:
-    info = tarfile.TarInfo(name)
-    info.size, info.mode, info.mtime = len(data), 0o644, MTIME
-    for field, value in fields.items():
-        setattr(info, field, value)
-    return info, data
-
-
-def folder(name: str, mode: int = 0o755):
-    return member(name, type=tarfile.DIRTYPE, mode=mode)
-
-
-def symlink(name: str, target: str):
-    return member(name, type=tarfile.SYMTYPE, linkname=target)
-
-
-def hardlink(name: str, target: str):
-    return member(name, type=tarfile.LNKTYPE, linkname=target)
-
-
-def make(members, dialect=tarfile.PAX_FORMAT) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=dialect) as tar:
-        for info, data in members:
-            tar.addfile(info, io.BytesIO(data) if info.isreg() else None)
-    return out.getvalue()
-
 
 # Each trick in an archive of its own, so that one refusal does not hide the next.
 HOSTILE = {

@@ -1,13 +1,11 @@
 """Image builds: cases IM-01, IM-02, IM-03, IM-05, IM-15 and IM-16."""
 
-import io
-import tarfile
-
 import pytest
 
 from deployment import eventually
 from image_builds import (bb, build, clean, failed, log_of, needs_builder,  # noqa: F401
                           output, post, root_of_builder, tar_of)
+from tar_files import MTIME, archive, member
 
 pytestmark = needs_builder
 
@@ -135,13 +133,8 @@ def test_the_cache_looks_at_content_and_mode(api, bb):
 
     assert result({"run.sh": script}) == ("noexec", False)
     # Times are no content.
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, data in (("run.sh", script), ("Dockerfile", text.encode())):
-            member = tarfile.TarInfo(name)
-            member.size, member.mode, member.mtime = len(data), 0o644, 1_700_000_000
-            tar.addfile(member, io.BytesIO(data))
-    touched = post(api, out.getvalue())
+    touched = post(api, archive(
+        member("run.sh", script, mtime=MTIME + 1), member("Dockerfile", text.encode(), mtime=0)))
     assert touched.status_code == 200 and touched.json()["cached"]
     assert result({"run.sh": script, "ignored": b"1", ".dockerignore": b"ignored\n"}) == (
         "noexec", True)

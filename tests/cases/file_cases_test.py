@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 import archives
+import tar_files
 from deployment import error_of, eventually
 
 LONG = os.environ.get("SANDBOX_LONG") == "1"
@@ -98,7 +99,7 @@ def test_links_swapped_meanwhile(api, box, canary):
 def test_hostile_members_cannot_leave_the_target(api, box, trick):
     """FI-02"""
     api.output(box, "mkdir -p /data/in; touch /tmp/mark")
-    answer = put_tar(api, box, "/data/in", archives.make(archives.HOSTILE[trick]))
+    answer = put_tar(api, box, "/data/in", tar_files.archive(*archives.HOSTILE[trick]))
     # A link where the archive itself made a folder is a conflict like any other.
     expected = (409, "is_a_directory") if trick == "replace-folder" else (422, "archive_invalid")
     assert error_of(answer) == expected, answer.text
@@ -114,7 +115,8 @@ def test_hostile_members_cannot_leave_the_target(api, box, trick):
 @pytest.mark.parametrize("dialect", [tarfile.PAX_FORMAT, tarfile.GNU_FORMAT])
 def test_long_names_up_and_down(api, box, tmp_path, dialect):
     """FI-04"""
-    answer = put_tar(api, box, "/data/p", archives.make(archives.long_names(), dialect))
+    answer = put_tar(api, box, "/data/p",
+                     tar_files.archive(*archives.long_names(), dialect=dialect))
     assert answer.status_code in (200, 201), answer.text
     for name in archives.LONG_NAMES:
         assert api.output(box, f"cat /data/p/{name}") == str(len(name))
@@ -192,7 +194,7 @@ def test_disk_full_keeps_the_old_file(api):
     big = os.urandom(100 * 2**20)
     for path in ("/small/keep", "/small/new"):
         assert error_of(put(api, box, path, big)) == (507, "disk_full")
-    one = archives.make([archives.member("in-tar", big)])
+    one = tar_files.archive(tar_files.member("in-tar", big))
     assert error_of(put_tar(api, box, "/small", one)) == (507, "disk_full")
     assert get(api, box, "/small/keep").content == b"k" * 2**20
     assert api.output(box, "ls -A /small") == "keep"
@@ -269,14 +271,14 @@ def test_a_tar_keeps_bytes_that_are_not_utf8(api, box):
 
 def test_a_tree_is_kept_exactly(api, box):
     """FI-02, FI-09: modes, links, times, empty folders"""
-    assert put_tar(api, box, "/data", archives.make(archives.TREE)).status_code in (200, 201)
+    assert put_tar(api, box, "/data", tar_files.archive(*archives.TREE)).status_code in (200, 201)
     told = api.output(box, "cd /data/t; stat -c '%n %a %h' empty run.sh zero ro; readlink dirlink "
                       "filelink dangling abs; stat -c %Y run.sh; stat -c %u owned; ls real")
     empty, *rest = told.split("\n")
     assert empty.startswith("empty 700")
     assert rest == ["run.sh 755 2", "zero 644 1", "ro 444 1", "real", "real/f",
-                                "no/such", "/etc/hostname", str(archives.MTIME), "0", "f"]
-    assert put_tar(api, box, "/data", archives.make(archives.TREE),
+                                "no/such", "/etc/hostname", str(tar_files.MTIME), "0", "f"]
+    assert put_tar(api, box, "/data", tar_files.archive(*archives.TREE),
                    preserve_owner=1).status_code in (200, 201)
     assert api.output(box, "stat -c '%u %g' /data/t/owned") == "12345 54321"
 
@@ -296,7 +298,7 @@ def test_file_folder_missing_forbidden(api, box):
         assert error_of(put(api, box, path, b"x")) == (409, "is_a_directory")
     assert error_of(put(api, box, "/data/f/x", b"x")) == (409, "not_a_directory")
     assert error_of(put(api, box, "", b"x")) == (422, "path_invalid")
-    one = archives.make([archives.folder("a/"), archives.member("a/b", b"1")])
+    one = tar_files.archive(tar_files.folder("a/"), tar_files.member("a/b", b"1"))
     assert error_of(put_tar(api, box, "/data/f", one)) == (409, "not_a_directory")
     for _ in range(2):
         assert put_tar(api, box, "/data/d", one).status_code in (200, 201)

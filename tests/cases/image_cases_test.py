@@ -2,14 +2,13 @@
 indexes, logins, owners."""
 
 import gzip
-import io
 import subprocess
-import tarfile
 
 import pytest
 
 from deployment import demo_image, error_of
 from stub_registry import (PASSWORD, USER, StubRegistry, busybox_layer, descriptor, platform)
+from tar_files import archive, entry
 
 MANY = "t/many"
 
@@ -53,21 +52,8 @@ def refused(api, image: str) -> dict:
 
 def layer(*members) -> bytes:
     """Each member: name, bytes or None for a folder or ("->", target), and what else it has."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as tar:
-        for name, data, *fields in members:
-            info = tarfile.TarInfo(name)
-            info.mode = 0o755 if data is None else 0o644
-            if data is None:
-                info.type = tarfile.DIRTYPE
-            elif isinstance(data, tuple):
-                info.type, info.linkname = tarfile.SYMTYPE, data[1]
-            else:
-                info.size = len(data)
-            for key, value in (fields[0] if fields else {}).items():
-                setattr(info, key, value)
-            tar.addfile(info, io.BytesIO(data) if isinstance(data, bytes) else None)
-    return out.getvalue()
+    return archive(*(entry(name, what, **(fields[0] if fields else {}))
+                     for name, what, *fields in members))
 
 
 @pytest.mark.parametrize("config", [

@@ -13,18 +13,6 @@ import sandbox_gateway as sdk
 from deployment import IMAGE, ROOT, eventually
 
 
-@pytest.fixture(scope="module")
-def gateway(deployed):
-    with sdk.Gateway(deployed.url, deployed.token) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sandbox(gateway):
-    with gateway.create(IMAGE, cpus=1, memory_mb=256) as made:
-        yield made
-
-
 def test_sd_03_text_has_one_replacement_and_bytes_are_exact(sandbox):
     result = sandbox.exec("printf '\\377'")
     assert (result.stdout, result.stdout_bytes) == ("\ufffd", b"\xff")

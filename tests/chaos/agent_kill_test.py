@@ -2,24 +2,19 @@
 sandbox, so the sandbox is over: `failed`, reason `agent_lost`, quota given back, and nothing of it
 left on the machine. The request under way ends with an error, no other sandbox notices."""
 
-import io
 import os
 import signal
-import tarfile
 import threading
 
 import pytest
 
 from deployment import agent_pid, error_of, eventually
 from faults import BODY, assert_no_leak, assert_quota_used, attempt, fault_points
+from tar_files import archive, member
 
 
 def packed() -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
-        for number in range(3):
-            archive.addfile(tarfile.TarInfo(f"f{number}"))
-    return out.getvalue()
+    return archive(*(member(f"f{number}") for number in range(3)))
 
 
 def session_of(api, box: str) -> str:

@@ -6,8 +6,6 @@ and is done once; every action that began is in the audit log once.
 
 import concurrent.futures
 import hashlib
-import io
-import tarfile
 import time
 
 import httpx
@@ -16,6 +14,7 @@ import pytest
 from deployment import error_of, eventually
 from faults import (BODY, LONG, arm, assert_audit_is_whole, assert_no_leak, attempt, fault_points,
                     restart)
+from tar_files import archive, member
 
 POINTS = fault_points("gateway", "relay.")
 CONTENT = b"new" * 100_000
@@ -120,13 +119,8 @@ class Archive(Work):
     files = 50
 
     def call(self):
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            for number in range(self.files):
-                member = tarfile.TarInfo(f"f{number}")
-                member.size = 3
-                archive.addfile(member, io.BytesIO(b"abc"))
-        return self.api.upload(self.box, f"/srv/{self.name}", packed.getvalue(), tar=1)
+        packed = archive(*(member(f"f{number}", b"abc") for number in range(self.files)))
+        return self.api.upload(self.box, f"/srv/{self.name}", packed, tar=1)
 
     def check(self, answer):
         if answer is None:  # the same again puts the same there

@@ -1,7 +1,6 @@
 """Image builds: what is given to steps, what a base image brings along, what becomes of results,
 and what is said of input that is wrong."""
 
-import io
 import os
 import subprocess
 import tarfile
@@ -13,6 +12,7 @@ from deployment import error_of, eventually
 from image_builds import (WAIT, bb, build, builders, clean, failed, log_of,  # noqa: F401
                           needs_builder, output, post, root_of_builder, tar_of)
 from stub_registry import busybox_layer
+from tar_files import archive, hardlink, member, symlink
 
 pytestmark = needs_builder
 
@@ -101,27 +101,14 @@ def test_triggers_of_a_built_image_run_where_it_is_built_on(api, bb):
     assert config["shell"] == ["/bin/sh", "-ec"]
 
 
-def hostile(kind: str) -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        member = tarfile.TarInfo("x")
-        if kind == "hardlink":
-            member.type, member.linkname = tarfile.LNKTYPE, "../../etc/passwd"
-        elif kind == "device":
-            member.type = tarfile.CHRTYPE
-        elif kind == "through a link":
-            link = tarfile.TarInfo("x")
-            link.type, link.linkname = tarfile.SYMTYPE, "/etc"
-            tar.addfile(link)
-            member = tarfile.TarInfo("x/escaped")
-        tar.addfile(member)
-        tar.addfile(tarfile.TarInfo("Dockerfile"))
-    return out.getvalue()
+HOSTILE = {"hardlink": [hardlink("x", "../../etc/passwd")],
+           "device": [member("x", type=tarfile.CHRTYPE)],
+           "through a link": [symlink("x", "/etc"), member("x/escaped")]}
 
 
-@pytest.mark.parametrize("kind", ["hardlink", "device", "through a link"])
+@pytest.mark.parametrize("kind", HOSTILE)
 def test_a_member_outside_the_context_is_refused(api, kind):
-    answer = post(api, hostile(kind))
+    answer = post(api, archive(*HOSTILE[kind], member("Dockerfile")))
     assert error_of(answer) == (422, "archive_invalid"), answer.text
     assert "x" in answer.json()["error"]["message"]
 

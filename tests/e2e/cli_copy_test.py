@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from deployment import eventually
+from tar_files import archive, member
 
 
 @pytest.fixture
@@ -84,12 +85,8 @@ def test_where_a_copy_goes(api, sandbox_cli, box, tree, tmp_path):
 
 
 def test_pipes_carry_archives(sandbox_cli, box):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        member = tarfile.TarInfo("in/file")
-        member.size = 5
-        tar.addfile(member, io.BytesIO(b"piped"))
-    assert sandbox_cli("cp", "-r", "-", f"{box}:/t", stdin=packed.getvalue()).returncode == 0
+    packed = archive(member("in/file", b"piped"))
+    assert sandbox_cli("cp", "-r", "-", f"{box}:/t", stdin=packed).returncode == 0
     got = sandbox_cli("cp", "-r", f"{box}:/t", "-")
     assert got.returncode == 0, got.stderr
     with tarfile.open(fileobj=io.BytesIO(got.stdout)) as tar:

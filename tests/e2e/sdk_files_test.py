@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sandbox_gateway
-from deployment import IMAGE, ROOT
+from deployment import ROOT
 
 # What a program inside can make for whoever downloads it.
 HOSTILE = """
@@ -22,18 +22,6 @@ ln -s /etc/passwd absolute; ln -s ../../../../tmp up; ln -s d/../.. roundabout
 ln -s d inside; mkfifo pipe
 printf x > "$(printf 'new\\nline')"; printf y > "$(printf 'latin\\351')"
 """
-
-
-@pytest.fixture(scope="module")
-def gateway(deployed):
-    with sandbox_gateway.Gateway(deployed.url, deployed.token) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sandbox(gateway):
-    with gateway.create(IMAGE, cpus=1, memory_mb=256) as made:
-        yield made
 
 
 @pytest.mark.parametrize("size", [5, 100_000, 5_000_000])

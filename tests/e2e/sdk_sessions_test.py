@@ -19,18 +19,6 @@ LINES = "for i in $(seq 1 400); do printf 'zeile %s äß€🙂\\n' $i; sleep 0.
 WHOLE = "".join(f"zeile {i} äß€🙂\n" for i in range(1, 401))
 
 
-@pytest.fixture(scope="module")
-def gateway(deployed):
-    with sandbox_gateway.Gateway(deployed.url, deployed.token) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def sandbox(gateway):
-    with gateway.create(IMAGE, cpus=1, memory_mb=256) as made:
-        yield made
-
-
 class CuttingProxy:
     """A relay on loopback that cuts every connection after some bytes of answer, or after a time
     without any."""

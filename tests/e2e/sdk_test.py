@@ -4,15 +4,8 @@ import asyncio
 
 import pytest
 
+import sandbox_gateway
 from deployment import IMAGE, eventually
-
-sandbox_gateway = pytest.importorskip("sandbox_gateway", reason="clients/python is not there")
-
-
-@pytest.fixture
-def gateway(deployed):
-    with sandbox_gateway.Gateway(url=deployed.url, token=deployed.token) as made:
-        yield made
 
 
 def test_context_manager_deletes(api, gateway):

@@ -5,12 +5,11 @@ port that the kernel chose, and tells that between markers. The editor then reac
 the connection's SOCKS port, and finds the same server again after it was cut off."""
 
 import contextlib
-import io
+import gzip
 import re
 import socket
 import struct
 import subprocess
-import tarfile
 import threading
 import time
 from pathlib import Path
@@ -22,6 +21,7 @@ import instance
 import ssh_client
 from deployment import eventually
 from ssh_client import api_fixture, box_fixture, ssh_fixture  # noqa: F401
+from tar_files import archive, member
 
 FOLDER = "/opt/editor-server"
 # Answers each line with the server's process id and that line, on a port that it finds free.
@@ -169,22 +169,23 @@ def window(ssh, shell: str = "sh"):
         one.process.stderr.close()
 
 
-def server_archive() -> bytes:
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w:gz") as tar:
-        for name, data in (("server.sh", SERVER.encode()), ("answer.sh", ANSWER.encode()),
-                           ("busybox", Path("/bin/busybox").read_bytes())):  # static
-            member = tarfile.TarInfo(f"server/{name}")
-            member.mode, member.size = 0o755, len(data)
-            tar.addfile(member, io.BytesIO(data))
-    return out.getvalue()
-
-
 def send_server(ssh) -> None:
     """By a second connection beside the first one: no master is there to share."""
+    sent = archive(*(member(f"server/{name}", data, mode=0o755) for name, data in (
+        ("server.sh", SERVER.encode()), ("answer.sh", ANSWER.encode()),
+        ("busybox", Path("/bin/busybox").read_bytes()))))  # static
     done = ssh.run(f"cat > {FOLDER}/sent.tar.gz && touch {FOLDER}/sent.done",
-                   stdin=server_archive())
+                   stdin=gzip.compress(sent))
     assert done.returncode == 0, done.stderr
+
+
+def install_server(one: Window) -> tuple[int, int]:
+    """The first window has it sent: the port and the process id of what runs then."""
+    one.send(SCRIPT)
+    one.wait_for("##NEEDS_SERVER##")
+    send_server(one.ssh)
+    port = int(one.result()["listeningOn"])
+    return port, one.server_of(port)
 
 
 @pytest.fixture(name="fresh")
@@ -230,11 +231,7 @@ def test_the_server_is_installed_started_and_reached(api, box, ssh, fresh, shell
 
 def test_a_window_that_was_cut_off_finds_its_server_again(api, box, ssh, fresh):
     with window(ssh) as one:
-        one.send(SCRIPT)
-        one.wait_for("##NEEDS_SERVER##")
-        send_server(ssh)
-        port = int(one.result()["listeningOn"])
-        pid = one.server_of(port)
+        port, pid = install_server(one)
         one.send("sleep 7766\n")  # what it is at when it is cut off
         eventually(lambda: api.shell(box, "pgrep -fx 'sleep 7766'")["exit_code"] == 0)
         one.cut()
@@ -253,11 +250,7 @@ def test_a_window_that_was_cut_off_finds_its_server_again(api, box, ssh, fresh):
 def test_a_server_is_reached_by_a_second_connection(ssh, fresh):
     """-L of a connection of its own, without a command and without a master."""
     with window(ssh) as one:
-        one.send(SCRIPT)
-        one.wait_for("##NEEDS_SERVER##")
-        send_server(ssh)
-        port = int(one.result()["listeningOn"])
-        pid = one.server_of(port)
+        port, pid = install_server(one)
     local = instance.free_port()
     forward = ssh.start(options=["-N", "-T", "-L", f"{local}:127.0.0.1:{port}"])
     try:

@@ -4,12 +4,10 @@ clients, in an image that has nothing at all too."""
 import asyncio
 import concurrent.futures
 import hashlib
-import io
 import os
 import signal
 import socket
 import subprocess
-import tarfile
 
 import pytest
 
@@ -17,6 +15,7 @@ import byte_streams
 import sandbox_gateway
 from byte_streams import Refused
 from deployment import eventually
+from tar_files import archive, folder, member
 
 PORT = 7000
 
@@ -42,20 +41,12 @@ def read_all(link) -> bytes:
 @pytest.fixture(scope="module")
 def bare(api):
     """A sandbox of an image with two users and their folders, and no program."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as tar:
-        for name, mode, uid in (("root", 0o700, 0), ("tmp", 0o1777, 0), ("home/node", 0o755, 1000),
-                                ("etc", 0o755, 0), ("proc", 0o755, 0), ("dev", 0o755, 0)):
-            member = tarfile.TarInfo(name)
-            member.type, member.mode, member.uid, member.gid = tarfile.DIRTYPE, mode, uid, uid
-            tar.addfile(member)
-        for name, text in (("etc/passwd", b"root:x:0:0::/root:/bin/sh\n"
-                                          b"node:x:1000:1000::/home/node:/bin/sh\n"),
-                           ("etc/group", b"root:x:0:\nnode:x:1000:\n")):
-            member = tarfile.TarInfo(name)
-            member.size = len(text)
-            tar.addfile(member, io.BytesIO(text))
-    answer = api.http.post("/images?name=nothing-in-it", content=out.getvalue())
+    image = archive(
+        folder("root", 0o700), folder("tmp", 0o1777), folder("home/node", uid=1000, gid=1000),
+        folder("etc"), folder("proc"), folder("dev"),
+        member("etc/passwd", b"root:x:0:0::/root:/bin/sh\nnode:x:1000:1000::/home/node:/bin/sh\n"),
+        member("etc/group", b"root:x:0:\nnode:x:1000:\n"))
+    answer = api.http.post("/images?name=nothing-in-it", content=image)
     assert answer.status_code in (200, 201), answer.text
     made = api.create("nothing-in-it")["id"]
     yield made
@@ -75,8 +66,13 @@ def serve_digests(api, box) -> None:
     eventually(lambda: api.run(box, "bash", "-c", connect)["exit_code"] == 0, what="the service")
 
 
-def digest_by_port(port: int, data: bytes) -> str:
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as link:
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=60)
+
+
+def digest_by(link: socket.socket, data: bytes) -> str:
+    """What the service says of it."""
+    with link:
         link.sendall(data)
         link.shutdown(socket.SHUT_WR)
         return read_all(link).decode().split()[0]
@@ -94,42 +90,35 @@ def test_a_port_forwarded_by_the_python_client(api, box):
         with sandbox.forward(PORT) as forward, sandbox.forward(1) as closed:
             assert forward.address == f"127.0.0.1:{forward.port}" and forward.error is None
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
-                digests = pool.map(lambda _: digest_by_port(forward.port, data), range(16))
+                digests = pool.map(lambda _: digest_by(connect(forward.port), data), range(16))
                 assert set(digests) == {right}
-            with socket.create_connection(("127.0.0.1", closed.port), timeout=60) as link:
+            with connect(closed.port) as link:
                 assert read_all(link) == b""
             assert eventually(lambda: closed.error).details["reason"] == "refused"
-            held = socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+            held = connect(forward.port)
             held.sendall(b"x")
         # With the block its connections end, and nobody listens any more.
         with held:
             assert read_all(held) == b""
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", forward.port), timeout=60)
+            connect(forward.port)
 
     async def main():
         async with sandbox_gateway.AsyncGateway(api.instance.url, api.instance.token) as gateway:
             async with (await gateway.get(box)).forward(PORT, host="127.0.0.1") as forward:
-                return await asyncio.to_thread(digest_by_port, forward.port, data)
+                return await asyncio.to_thread(lambda: digest_by(connect(forward.port), data))
 
     assert asyncio.run(main()) == right
-
-
-def digest_by_stream(api, box, target: str, data: bytes) -> str:
-    with stream(api, box, target) as link:
-        link.sendall(data)
-        link.shutdown(socket.SHUT_WR)
-        return read_all(link).decode().split()[0]
 
 
 def test_bytes_and_half_closes_pass_to_a_port_by_any_of_its_names(api, box):
     serve_digests(api, box)
     data = os.urandom(3_000_000)
     wanted = hashlib.sha256(data).hexdigest()
-    assert digest_by_stream(api, box, f"tcp?port={PORT}", data) == wanted
+    assert digest_by(stream(api, box, f"tcp?port={PORT}"), data) == wanted
     api.output(box, "echo 127.0.0.1 service.internal >> /etc/hosts")
     by_name = f"tcp?port={PORT}&host=service.internal"
-    assert digest_by_stream(api, box, by_name, data) == wanted
+    assert digest_by(stream(api, box, by_name), data) == wanted
     rows = api.get(f"/sandboxes/{box}/audit-logs?event=stream.tcp").json()["items"]
     assert rows[0]["details"]["port"] == str(PORT)
     assert rows[0]["details"]["host"] == "service.internal"
@@ -142,13 +131,9 @@ def test_the_command_line_forwards_ports(api, box, sandbox_cli):
                           stderr=subprocess.PIPE, text=True) as forward:
         ports = [int(forward.stdout.readline().split(":")[1]) for _ in range(2)]
         data = os.urandom(3_000_000)
-        links = [socket.create_connection(("127.0.0.1", ports[0]), timeout=60) for _ in range(5)]
-        for link in links:
-            with link:
-                link.sendall(data)
-                link.shutdown(socket.SHUT_WR)
-                assert read_all(link).decode().split()[0] == hashlib.sha256(data).hexdigest()
-        with socket.create_connection(("127.0.0.1", ports[1]), timeout=60) as link:
+        links = [connect(ports[0]) for _ in range(5)]  # all at once
+        assert {digest_by(link, data) for link in links} == {hashlib.sha256(data).hexdigest()}
+        with connect(ports[1]) as link:
             assert read_all(link) == b""
         assert "refused" in forward.stderr.readline()
         forward.send_signal(signal.SIGINT)

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from deployment import error_of
+from tar_files import archive, folder, hardlink, member, symlink
 
 
 def put(api, box, path, data, **query):
@@ -20,27 +21,6 @@ def get(api, box, path, **query):
     assert answer.status_code == 200, answer.text
     assert answer.headers["content-type"] == "application/x-tar"
     return answer.content
-
-
-def archive(*members, form=tarfile.PAX_FORMAT):
-    """A tar of (TarInfo, bytes) pairs."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=form) as tar:
-        for info, data in members:
-            tar.addfile(info, io.BytesIO(data))
-    return out.getvalue()
-
-
-def member(name, data=b"", **fields):
-    info = tarfile.TarInfo(name)
-    info.size, info.mode, info.mtime = len(data), 0o644, 1_700_000_000
-    for key, value in fields.items():
-        setattr(info, key, value)
-    return info, data
-
-
-def link(name, target, kind=tarfile.SYMTYPE):
-    return member(name, type=kind, linkname=target)
 
 
 @pytest.fixture
@@ -114,13 +94,13 @@ HOSTILE = {
     "dotdot": [member("../escape", b"x")],
     "absolute": [member("/escape", b"x")],
     "middle": [member("a/../../escape", b"x")],
-    "via-symlink": [link("d", "/etc"), member("d/escape", b"x")],
-    "via-relative-symlink": [link("d", "../../etc"), member("d/escape", b"x")],
-    "two-links": [link("p", "."), link("p/q", "../.."), member("p/q/escape", b"x")],
-    "folder-via-symlink": [link("d", "/etc"), member("d/escape", type=tarfile.DIRTYPE)],
-    "hard-absolute": [link("h", "/etc/passwd", tarfile.LNKTYPE)],
-    "hard-up": [link("h", "../../etc/passwd", tarfile.LNKTYPE)],
-    "hard-via-symlink": [link("d", "/etc"), link("h", "d/passwd", tarfile.LNKTYPE)],
+    "via-symlink": [symlink("d", "/etc"), member("d/escape", b"x")],
+    "via-relative-symlink": [symlink("d", "../../etc"), member("d/escape", b"x")],
+    "two-links": [symlink("p", "."), symlink("p/q", "../.."), member("p/q/escape", b"x")],
+    "folder-via-symlink": [symlink("d", "/etc"), folder("d/escape")],
+    "hard-absolute": [hardlink("h", "/etc/passwd")],
+    "hard-up": [hardlink("h", "../../etc/passwd")],
+    "hard-via-symlink": [symlink("d", "/etc"), hardlink("h", "d/passwd")],
     "device": [member("kmsg", type=tarfile.CHRTYPE, devmajor=1, devminor=11)],
     "block-device": [member("disk", type=tarfile.BLKTYPE, devmajor=8, devminor=0)],
     "pipe": [member("pipe", type=tarfile.FIFOTYPE)],
@@ -146,8 +126,7 @@ def test_hostile_member_fails_the_upload_and_is_named(api, shared_box, trick):
 
 def test_a_folder_is_not_replaced_by_a_link(api, box):
     answer = put(api, box, "/data/in", archive(
-        member("x", type=tarfile.DIRTYPE, mode=0o755), member("x/f", b"1"), link("x", "/tmp"),
-        member("x/f2", b"2")))
+        folder("x"), member("x/f", b"1"), symlink("x", "/tmp"), member("x/f2", b"2")))
     assert error_of(answer) == (409, "is_a_directory")
     assert api.output(box, "cat /data/in/x/f; ls /tmp | wc -l") == "1" "0"
 
@@ -164,8 +143,7 @@ def test_broken_archives(api, box):
 
 def test_uploads_belong_to_the_acting_user(api, box):
     api.output(box, "mkdir -p /home/u && chown 1000:1000 /home/u")
-    data = archive(member("d", type=tarfile.DIRTYPE, mode=0o755),
-                   member("d/f", b"x", uid=77, gid=77, mode=0o4755))
+    data = archive(folder("d"), member("d/f", b"x", uid=77, gid=77, mode=0o4755))
     assert put(api, box, "/home/u/in", data, user="1000:1000").status_code == 200
     assert api.output(box, "cd /home/u/in; stat -c '%u:%g %a' . d d/f") == \
         "1000:1000 755\n1000:1000 755\n1000:1000 755"
@@ -219,8 +197,7 @@ def test_a_folder_swapped_with_a_link_leads_nowhere_else(api, box):
 def test_attributes_of_users_go_up_and_come_down(api, box):
     value = "v\n=\u00e4" * 20
     up = archive(member("f", b"x", pax_headers={"SCHILY.xattr.user.note": value}),
-                 member("d", type=tarfile.DIRTYPE, mode=0o755,
-                        pax_headers={"SCHILY.xattr.user.of": "folder"}),
+                 folder("d", pax_headers={"SCHILY.xattr.user.of": "folder"}),
                  member("plain", b"y", pax_headers={"SCHILY.xattr.trusted.x": "no",
                                                     "SCHILY.xattr.security.capability": "no"}))
     assert put(api, box, "/data", up).status_code == 200
