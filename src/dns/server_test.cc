@@ -11,7 +11,7 @@ model::AllowList list_of(std::vector<std::string> entries) {
   return model::allow_list(*model::make_network_policy("allow", std::move(entries), "network"));
 }
 
-Reply reply_with(std::vector<std::string> addresses, uint32_t ttl_sec = 60) {
+Reply reply_with(const std::vector<std::string>& addresses, uint32_t ttl_sec = 60) {
   Reply reply;
   for (const std::string& text : addresses) {
     reply.addresses.push_back({.address = *model::parse_ipv4(text), .ttl_sec = ttl_sec});

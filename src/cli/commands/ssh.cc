@@ -187,6 +187,7 @@ Result<int> ssh(Context& context, const SshOptions& options) {
   words.push_back(base::cat("sandbox@", options.sandbox.id));
   words.insert(words.end(), options.command.argv.begin(), options.command.argv.end());
   std::vector<char*> argv;
+  argv.reserve(words.size() + 1);
   for (std::string& word : words) {
     argv.push_back(word.data());
   }
