@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "server/content_coding.h"
+#include "server/limits.h"
 #include "server/v1_json.h"
 #include "wire/json.h"
 
@@ -140,11 +141,18 @@ HeadBuilder Exchange::start_head(int status) const {
   return head;
 }
 
+// The rest of the body is more than is read on for, or may be: a client that was not told would
+// send its next request into a connection that is about to close.
+bool Exchange::leaves_too_much() const {
+  return !reader_.body_finished() && (request_.body == wire::http::BodyKind::chunked ||
+                                      reader_.decoder().left() > kDrainBytesMax);
+}
+
 void Exchange::finish_head(HeadBuilder& head, int status) {
   answered_ = status;
   // A client that waits for 100 and got an answer instead may or may not send its body: only a new
   // connection is unambiguous.
-  if (request_.expect_continue && !body_allowed_) {
+  if ((request_.expect_continue && !body_allowed_) || leaves_too_much()) {
     keep_alive_ = false;
   }
   if (!keep_alive_) {

@@ -130,6 +130,7 @@ class Exchange {
 
  private:
   [[nodiscard]] bool is_head() const { return request_.method == "HEAD"; }
+  [[nodiscard]] bool leaves_too_much() const;
   void finish_head(wire::http::HeadBuilder& head, int status);
 
   wire::http::Request request_;

@@ -106,6 +106,24 @@ def test_bad_uploads_are_refused_before_the_body(api, box, tmp_path):
     assert told == {"status": 413, "uploaded": 0}
 
 
+@pytest.mark.parametrize(("framing", "body", "goes_on"), [
+    ("Content-Length: 200000", bytes(200_000), True),
+    ("Content-Length: 8000000", bytes(300_000), False),
+    ("Transfer-Encoding: chunked", b"5\r\nabcde\r\n", False),
+])
+def test_an_early_answer_says_whether_its_connection_goes_on(raw, framing, body, goes_on):
+    """HT-01: a client that is not told would send its next request into the close."""
+    raw.request("POST", "/no/such", framing)
+    status, headers, _ = raw.answer()
+    assert (status, headers.get("connection") != "close") == (404, goes_on)
+    raw.send(body)
+    if goes_on:
+        raw.request("GET", "/healthz")
+        assert raw.answer()[0] == 200
+    else:
+        assert raw.answer()[0] == 0
+
+
 def test_expect_nonsense_and_a_body_sent_at_once(api, box, raw):
     """HT-01"""
     raw.request("PUT", f"/sandboxes/{box}/files?path=/n", "Content-Length: 3", "Expect: nonsense",
