@@ -10,7 +10,7 @@ namespace {
 using net::Deadline;
 
 constexpr base::Milliseconds kUploadPatience{300'000};
-constexpr size_t kUploadBytes = size_t{128} * 1024;
+constexpr size_t kUploadBytes = size_t{256} * 1024;
 static_assert(kUploadBytes >= net::HttpReader::kBodyReadBytes);
 
 }  // namespace

@@ -19,7 +19,7 @@ namespace agent {
 class UploadDigest {
  public:
   // So many pieces may be with the thread when add() has returned.
-  static constexpr uint32_t kQueueMax = 3;
+  static constexpr uint32_t kQueueMax = 2;
 
   UploadDigest() = default;
   ~UploadDigest();
