@@ -22,6 +22,7 @@ they are carried out at once by `Gateway`, on an `AsyncSandbox` they are awaited
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import codecs
 import contextlib
@@ -48,6 +49,7 @@ import uuid
 import zlib
 from collections.abc import (
     AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sequence)
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, Concatenate, Self, cast, overload
 from urllib.parse import quote, urlencode, urlsplit
@@ -55,7 +57,6 @@ from urllib.parse import quote, urlencode, urlsplit
 import anyio
 import anyio.abc
 import anyio.from_thread
-import anyio.to_thread
 import httpcore
 import httpx
 
@@ -103,6 +104,8 @@ _SHORT_COMMAND_SEC = 10.0
 # Connections of one forwarded port at once; more wait until others have ended.
 _FORWARDED_MAX = 128
 _STREAM_CHUNK = 64 << 10
+# Files and callers' streams of one AsyncGateway that are waited for at once.
+_THREADS_MAX = 40
 # What a folder from a sandbox may fill on this machine unless the caller says otherwise.
 DOWNLOAD_BYTES_MAX = 64 << 30
 _DOWNLOAD_MEMBERS_MAX = 5_000_000
@@ -118,6 +121,7 @@ type Command = str | Sequence[str]
 # A mode ("open", "none"), the hosts of an allow-list, or the API's own object.
 type Network = str | Sequence[str] | Mapping[str, Any]
 type Mode = int | str  # 0o644 or "0644"
+type InThread = Callable[..., Awaitable[Any]]
 type Secret = bytes | str | os.PathLike[str]  # a value, or the path of a file that has it
 _list = list  # inside classes with a method of that name
 
@@ -556,6 +560,7 @@ class _OpenSource:
         self._file: BinaryIO | None = None
         self._pieces: Iterator[bytes] = iter(())
         self._ours = isinstance(source, str | os.PathLike)
+        self._waits = not isinstance(source, bytes | bytearray | memoryview)
         self.length: int | None = None
         if isinstance(source, str | os.PathLike):
             self._file = open(source, "rb")  # noqa: SIM115 (closed by close())
@@ -581,8 +586,8 @@ class _OpenSource:
         while piece := self.read():
             yield piece
 
-    async def pieces_async(self) -> AsyncIterator[bytes]:
-        while piece := await anyio.to_thread.run_sync(self.read):
+    async def pieces_async(self, in_thread: InThread) -> AsyncIterator[bytes]:
+        while piece := await in_thread(self.read) if self._waits else self.read():
             yield piece
 
     def close(self) -> None:
@@ -2964,6 +2969,9 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
                  ca_file: str | os.PathLike[str] | None = None, insecure: bool = False):
         self._connection = _Connection(url, token, timeout, ca_file, insecure)
         self._client = httpx.AsyncClient(**self._connection.client_options())
+        # Not anyio's threads nor the event loop's: the former keep the program from its end when
+        # an interrupt has ended the loop, the latter are too few for sources that wait.
+        self._threads = ThreadPoolExecutor(_THREADS_MAX, "sandbox-gateway")
         self.images = AsyncImages(self)
         self.builds = AsyncBuilds(self)
         self.teams = AsyncTeams(self)
@@ -2974,7 +2982,15 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
         return AsyncSandbox(self, data)
 
     async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
         await self._client.aclose()
+
+    async def _in_thread[R](self, function: Callable[..., R], *arguments: Any) -> R:
+        """What may wait: files, and what the caller gave to be read or written."""
+        context = contextvars.copy_context()
+        with anyio.CancelScope(shield=True):
+            return await asyncio.wrap_future(
+                self._threads.submit(context.run, function, *arguments))
 
     async def __aenter__(self) -> Self:
         return self
@@ -3047,7 +3063,7 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
             case _Sleep():
                 await anyio.sleep(step.seconds)
             case _Call(blocks=True):
-                return await anyio.to_thread.run_sync(step.function, *step.arguments)
+                return await self._in_thread(step.function, *step.arguments)
             case _Call():
                 outcome = step.function(*step.arguments)
                 return await outcome if inspect.isawaitable(outcome) else outcome
@@ -3089,7 +3105,7 @@ class AsyncGateway(_GatewayCalls["AsyncSandbox"], _Async):
     async def _send_once(self, request: _Request) -> httpx.Response:
         body = None if request.source is None else _OpenSource(request.source)
         try:
-            content = request.content() if body is None else body.pieces_async()
+            content = request.content() if body is None else body.pieces_async(self._in_thread)
             made = self._client.build_request(**self._connection.arguments(request, body),
                                               content=content)
             return await self._client.send(made, stream=True)

@@ -160,6 +160,8 @@ def test_what_cannot_be_reached_is_told(api, shared_box):
 def test_a_listener_hands_its_connections_over_and_goes_with_its_stream(api, box):
     with stream(api, box, "listen?port=0") as control, control.makefile("r") as lines:
         first = byte_streams.json.loads(lines.readline())
+        listening = f"grep -ci ':{first['port']:04x} 00000000:0000 0a ' /proc/net/tcp"
+        assert api.shell(box, listening)["stdout"].strip() == "1"
         call = f"exec 3<>/dev/tcp/127.0.0.1/{first['port']}; printf inside >&3; head -c 7 <&3"
         session = api.post(f"/sandboxes/{box}/sessions", {"argv": ["bash", "-c", call]}).json()
         came = byte_streams.json.loads(lines.readline())
@@ -170,7 +172,6 @@ def test_a_listener_hands_its_connections_over_and_goes_with_its_stream(api, box
             assert read_all(link) == b"", "it had what it wanted and ended"
         logs = f"/sandboxes/{box}/sessions/{session['id']}/logs"
         assert eventually(lambda: api.get(logs).text) == "outside"
-    listening = f"cat /proc/net/tcp | grep -ci :{first['port']:04x}.*0A"
     eventually(lambda: api.shell(box, listening)["stdout"].strip() == "0", what="no listener")
 
 

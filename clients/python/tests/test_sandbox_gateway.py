@@ -4,7 +4,12 @@ import asyncio
 import base64
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -390,6 +395,33 @@ def test_async_cancelling_a_run_closes_its_connection(server):
             assert await asyncio.to_thread(server.closed_by_client.wait, 10)
 
     asyncio.run(main())
+
+
+def test_an_interrupted_program_that_has_uploaded_ends(server):
+    """Also when the interrupt takes the event loop's last callbacks away, as a KeyboardInterrupt
+    beside the main task does: no thread of ours keeps the program."""
+    server.add(Answer.json(READY, 201), Answer.json({"size": 3}))
+    program = """if True:
+        import asyncio, io, sys
+        import sandbox_gateway
+
+        async def interrupt():
+            raise KeyboardInterrupt
+
+        async def main():
+            gateway = sandbox_gateway.AsyncGateway(sys.argv[1], "t")
+            box = await gateway.create("debian", cpus=1, memory_mb=64)
+            await box.fs.upload(io.BytesIO(b"abc"), "/f")
+            async with asyncio.TaskGroup() as group:
+                group.create_task(interrupt())
+
+        asyncio.run(main())
+        """
+    done = subprocess.run([sys.executable, "-B", "-c", program, server.url], capture_output=True,
+                          text=True, timeout=60, check=False,
+                          env={**os.environ, "PYTHONPATH": str(Path(sdk.__file__).parent)})
+    assert done.returncode == -signal.SIGINT and "KeyboardInterrupt" in done.stderr, done
+    assert server.seen[1].body == b"abc"
 
 
 def test_async_cancelling_a_create_leaves_no_sandbox(server):
