@@ -17,25 +17,13 @@ static_assert(kWokenEvery < SmallFiles::kQueueMax);
 
 }  // namespace
 
-SmallFiles::~SmallFiles() {
-  if (thread_.started()) {
-    over_.store(true, std::memory_order_relaxed);
-    added_.fetch_add(1, std::memory_order_release);
-    added_.notify_one();
-    thread_.join();
-  }
-}
-
 bool SmallFiles::add(SmallFile& file) {
-  const uint32_t added = added_.load(std::memory_order_relaxed);
-  if (has_failed() || !thread_.start<&SmallFiles::work>(*this) ||
-      added - done_.load(std::memory_order_acquire) == kQueueMax) {
+  const uint32_t waiting = queue_.count();
+  if (has_failed() || !queue_.start<&SmallFiles::work>(*this) || waiting == kQueueMax) {
     return false;
   }
-  queue_[added % kQueueMax] = std::move(file);
-  added_.store(added + 1, std::memory_order_release);
-  if ((added + 1) % kWokenEvery == 0) {
-    added_.notify_one();
+  if (queue_.add(std::move(file)) % kWokenEvery == 0) {
+    queue_.wake();
   }
   return true;
 }
@@ -48,30 +36,15 @@ int SmallFiles::write(const SmallFile& file) {
 }
 
 SmallFiles::Outcome SmallFiles::wait() {
-  const uint32_t added = added_.load(std::memory_order_relaxed);
-  added_.notify_one();
-  for (;;) {
-    const uint32_t done = done_.load(std::memory_order_acquire);
-    if (done == added) {
-      has_failed_.store(false, std::memory_order_relaxed);
-      return std::exchange(outcome_, {});
-    }
-    done_.wait(done, std::memory_order_acquire);
-  }
+  queue_.wake();
+  queue_.wait_for_count(0);
+  has_failed_.store(false, std::memory_order_relaxed);
+  return std::exchange(outcome_, {});
 }
 
 void SmallFiles::work() {
   const ActingAs acting(acting_);
-  for (uint32_t next = 0;; ++next) {
-    added_.wait(next, std::memory_order_acquire);
-    if (over_.load(std::memory_order_relaxed) &&
-        added_.load(std::memory_order_acquire) == next + 1) {
-      return;
-    }
-    take(queue_[next % kQueueMax]);
-    done_.store(next + 1, std::memory_order_release);
-    done_.notify_one();
-  }
+  queue_.work([this](SmallFile& file) { take(file); });
 }
 
 void SmallFiles::take(SmallFile& file) {

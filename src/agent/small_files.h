@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "agent/accounts.h"
-#include "agent/small_thread.h"
+#include "agent/side_queue.h"
 #include "base/fd.h"
 
 namespace agent {
@@ -32,9 +32,6 @@ class SmallFiles {
   static constexpr size_t kToldMax = 100;
 
   explicit SmallFiles(const Identity& acting) : acting_(acting) {}
-  ~SmallFiles();
-  SmallFiles(const SmallFiles&) = delete;
-  SmallFiles& operator=(const SmallFiles&) = delete;
 
   // Takes the file. False: it is the caller's to write, since as many wait as may, one has failed,
   // or the sandbox has no process left for a thread.
@@ -57,13 +54,9 @@ class SmallFiles {
   void take(SmallFile& file);
 
   const Identity& acting_;
-  std::array<SmallFile, kQueueMax> queue_;
-  std::atomic<uint32_t> added_{0};
-  std::atomic<uint32_t> done_{0};
-  std::atomic<bool> over_{false};
   std::atomic<bool> has_failed_{false};
-  Outcome outcome_;  // the thread's until done_ has told
-  SmallThread thread_;
+  Outcome outcome_;  // the thread's while any file is with it
+  SideQueue<SmallFile, kQueueMax> queue_;
 };
 
 }  // namespace agent

@@ -5,14 +5,12 @@
 // digest.
 #pragma once
 
-#include <array>
-#include <atomic>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "agent/sha256.h"
-#include "agent/small_thread.h"
+#include "agent/side_queue.h"
 
 namespace agent {
 
@@ -20,11 +18,6 @@ class UploadDigest {
  public:
   // So many pieces may be with the thread when add() has returned.
   static constexpr uint32_t kQueueMax = 2;
-
-  UploadDigest() = default;
-  ~UploadDigest();
-  UploadDigest(const UploadDigest&) = delete;
-  UploadDigest& operator=(const UploadDigest&) = delete;
 
   // The bytes must stay as they are until kQueueMax more pieces have been added, or finish() has
   // returned. Waits where the thread is that far behind.
@@ -36,16 +29,11 @@ class UploadDigest {
   // Starting a thread costs about as much as hashing so much.
   static constexpr size_t kAloneBytesMax = size_t{128} * 1024;
 
-  void wait_for_room(uint32_t queue_max);
   void work();
 
   Sha256 hash_;
   size_t alone_bytes_ = 0;  // hashed before the thread was there
-  std::array<std::string_view, kQueueMax> queue_;
-  std::atomic<uint32_t> added_{0};
-  std::atomic<uint32_t> done_{0};
-  std::atomic<bool> over_{false};
-  SmallThread thread_;
+  SideQueue<std::string_view, kQueueMax> queue_;
 };
 
 }  // namespace agent
