@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,6 +27,20 @@ JUNIT = """<testsuites><testsuite>
 <testcase name="a" status="run"/><testcase name="b"><failure message="x"/></testcase>
 <testcase name="c"><skipped/></testcase><testcase name="d" status="notrun"/>
 <testcase name="e"><error/></testcase></testsuite></testsuites>"""
+
+
+class BuildingMeanwhileTest(unittest.TestCase):
+    def test_all_are_built_and_none_fails_what_runs_meanwhile(self):
+        built = []
+
+        def build(preset, targets, command):
+            built.append((preset, targets, command[0]))
+            raise dev.Stop("no compiler")
+
+        with unittest.mock.patch.object(dev, "build", build):
+            with dev.building_meanwhile(("asan", ["a"]), ("debug", ["b"])):
+                pass
+        self.assertEqual(built, [("asan", ["a"], "nice"), ("debug", ["b"], "nice")])
 
 
 class TallyTest(unittest.TestCase):
