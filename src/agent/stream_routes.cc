@@ -6,6 +6,7 @@
 #include "agent/answers.h"
 #include "agent/endpoint.h"
 #include "agent/program_stream.h"
+#include "base/counted.h"
 #include "base/host.h"
 #include "base/log.h"
 #include "net/stream_pump.h"
@@ -175,17 +176,6 @@ constexpr Row kRows[] = {
     {"POST", "/streams/helper", helper},
 };
 
-class Counted {
- public:
-  explicit Counted(size_t& count) : count_(count) { ++count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-  ~Counted() { --count_; }
-
- private:
-  size_t& count_;
-};
-
 }  // namespace
 
 bool is_stream_route(std::string_view path) {
@@ -205,7 +195,7 @@ Task<Result<void>> serve_stream_route(StreamCall call) {
   if (call.streams.open >= kStreamsMax) {
     co_return base::fail(ErrorCode::overloaded, "there are ", kStreamsMax, " streams already");
   }
-  const Counted counted(call.streams.open);
+  const base::Counted counted(call.streams.open);
   co_return co_await row->handler(call);
 }
 

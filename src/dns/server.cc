@@ -9,6 +9,7 @@
 #include <array>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/random.h"
 #include "net/listener.h"
 #include "net/stream.h"
@@ -54,18 +55,6 @@ uint16_t random_id() {
   base::KernelRandom().fill(bytes);
   return static_cast<uint16_t>(bytes[0] << 8 | bytes[1]);
 }
-
-// Counts up while it lives.
-class Counted {
- public:
-  explicit Counted(size_t& count) : count_(count) { ++count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-  ~Counted() { --count_; }
-
- private:
-  size_t& count_;
-};
 
 Task<Result<std::string>> read_exactly(net::Stream& stream, size_t size, Deadline deadline) {
   std::string bytes(size, '\0');
@@ -265,8 +254,8 @@ Task<void> Server::accept_streams() {
 }
 
 Task<void> Server::serve_stream(Fd socket, SandboxPointer sandbox, uint32_t from) {
-  const Counted all(connections_);
-  const Counted own(sandbox->connections);
+  const base::Counted all(connections_);
+  const base::Counted own(sandbox->connections);
   net::Stream stream(loop_, std::move(socket));
   while (true) {
     const auto message = co_await read_message(stream, Deadline::after(kStreamIdle));
@@ -286,7 +275,7 @@ Task<void> Server::serve_stream(Fd socket, SandboxPointer sandbox, uint32_t from
 }
 
 Task<std::string> Server::answer(std::string_view bytes, uint32_t from, bool over_stream) {
-  const Counted all(under_way_);
+  const base::Counted all(under_way_);
   SandboxPointer sandbox = find(from);
   if (!sandbox) {
     [[maybe_unused]] const auto wake = co_await loop_.sleep_until(Deadline::after(kPolicyPatience));
@@ -304,7 +293,7 @@ Task<std::string> Server::answer(std::string_view bytes, uint32_t from, bool ove
   if (!sandbox) {
     co_return make_answer(*query, failure(Code::refused), bytes_max);
   }
-  const Counted own(sandbox->under_way);
+  const base::Counted own(sandbox->under_way);
   const Reply reply = co_await resolve(query->question, *sandbox, from);
   co_return make_answer(*query, reply, bytes_max);
 }

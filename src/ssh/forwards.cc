@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "base/counted.h"
 #include "base/host.h"
 #include "ssh/pump.h"
 
@@ -52,18 +53,6 @@ T field(const wire::json::Object& object, std::string_view name, T standard) {
   return value && *value ? **value : standard;
 }
 
-// While it lives, one more channel counts.
-class Counted {
- public:
-  explicit Counted(size_t& count) : count_(count) { ++count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-  ~Counted() { --count_; }
-
- private:
-  size_t& count_;
-};
-
 }  // namespace
 
 void Forwards::connect(Message message) { group_.spawn(serve_connect(std::move(message))); }
@@ -76,7 +65,7 @@ Task<void> Forwards::serve_connect(Message message) {
     transport_.touched();
     co_return;
   }
-  const Counted counted(channels_);
+  const base::Counted counted(channels_);
   auto stream = co_await gateway_.ask(
       {.method = "GET",
        .target = base::cat("/tcp?host=", base::percent_encode(host), "&port=", port),
@@ -162,7 +151,7 @@ Task<void> Forwards::accept_all(Listener& listener, GatewayStream& stream, std::
 
 Task<void> Forwards::serve_accepted(std::string address, int port, std::string target,
                                     std::string host, int host_port) {
-  const Counted counted(channels_);
+  const base::Counted counted(channels_);
   auto stream = co_await gateway_.ask(
       {.method = "GET", .target = std::move(target), .bearer = account_.secret});
   if (!stream || transport_.ended()) {
