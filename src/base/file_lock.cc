@@ -9,7 +9,7 @@
 namespace base {
 
 Result<Fd> lock_file(const std::string& path, mode_t mode) {
-  ASSIGN_OR_RETURN(Fd file, sys::open(path, O_RDWR | O_CREAT, mode));
+  ASSIGN_OR_RETURN(Fd file, sys::open(path, O_RDWR | O_CREAT | O_NOFOLLOW, mode));
   if (::flock(file.get(), LOCK_EX | LOCK_NB) == 0) {
     return file;
   }

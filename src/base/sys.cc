@@ -190,7 +190,9 @@ Result<void> write_file(const std::string& path, std::string_view bytes) {
 
 Result<void> replace_file(const std::string& path, std::string_view bytes, mode_t mode) {
   const std::string temporary = path + ".new";
-  ASSIGN_OR_RETURN(const Fd file, open(temporary, O_WRONLY | O_CREAT | O_TRUNC, mode));
+  // One that was left, or is a link: what is written is a file of its own in any case.
+  ::unlink(temporary.c_str());
+  ASSIGN_OR_RETURN(const Fd file, open(temporary, O_WRONLY | O_CREAT | O_EXCL, mode));
   if (auto written = write_all(file.get(), bytes); !written) {
     ::unlink(temporary.c_str());  // half of it, on a disk that is full
     return with_context(std::move(written), temporary);

@@ -12,6 +12,8 @@
 #include <array>
 #include <string>
 
+#include "base/file_lock.h"
+
 namespace base::sys {
 namespace {
 
@@ -110,6 +112,24 @@ TEST_F(Sys, replace_file_leaves_no_temporary_and_sets_the_mode) {
   ASSERT_EQ(::stat(at("file").c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777U, 0600U);
   EXPECT_EQ(list_folder(folder_), std::vector<std::string>{"file"});
+}
+
+TEST_F(Sys, replace_file_writes_through_no_link_and_into_no_file_that_was_there) {
+  write("other", "of somebody else");
+  ASSERT_EQ(::symlink(at("other").c_str(), at("file.new").c_str()), 0);
+  ASSERT_TRUE(replace_file(at("file"), "new", 0600));
+  EXPECT_EQ(read_file(at("other"), 100), "of somebody else");
+  EXPECT_EQ(read_file(at("file"), 100), "new");
+  ASSERT_EQ(::link(at("other").c_str(), at("file.new").c_str()), 0);
+  ASSERT_TRUE(replace_file(at("file"), "newer", 0600));
+  EXPECT_EQ(read_file(at("other"), 100), "of somebody else");
+  EXPECT_EQ(read_file(at("file"), 100), "newer");
+}
+
+TEST_F(Sys, a_lock_is_no_link) {
+  ASSERT_EQ(::symlink(at("other").c_str(), at("lock").c_str()), 0);
+  EXPECT_EQ(lock_file(at("lock"), 0600).error().errno_value, ELOOP);
+  EXPECT_FALSE(exists("other"));
 }
 
 TEST_F(Sys, list_subfolders_tells_folders_from_files_and_links) {

@@ -157,9 +157,12 @@ Result<void> write_key_file(const std::string& path, const KeyRing& keys) {
   struct stat before{};
   const bool is_there = ::stat(path.c_str(), &before) == 0;
   const std::string fresh = path + ".new";
+  // The folder is the gateway's user's, and root may write here: never through a link, never into
+  // a file that was there.
+  ::unlink(fresh.c_str());
   {
     ASSIGN_OR_RETURN(const base::Fd file,
-                     base::sys::open(fresh, O_WRONLY | O_CREAT | O_TRUNC, kKeyMode));
+                     base::sys::open(fresh, O_WRONLY | O_CREAT | O_EXCL, kKeyMode));
     for (const MasterKey& key : keys) {
       RETURN_IF_ERROR(base::with_context(base::sys::write_all(file.get(), key.bytes.reveal()),
                                          base::cat("write ", fresh)));

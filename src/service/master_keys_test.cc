@@ -88,6 +88,23 @@ TEST_F(KeyFile, stays_its_user_s_whoever_writes_it) {
   EXPECT_EQ(state.st_uid, kSomebody);
 }
 
+TEST_F(KeyFile, is_written_through_no_link_and_into_no_file_that_was_there) {
+  const std::string other = path + ".other";
+  const std::string fresh = path + ".new";
+  std::ofstream(other) << "of somebody else";
+  struct stat before{};
+  ASSERT_EQ(::stat(other.c_str(), &before), 0);
+  ASSERT_EQ(::symlink(other.c_str(), fresh.c_str()), 0);
+  ASSERT_TRUE(write_key_file(path, {key_of('a')}));
+  ASSERT_EQ(::link(other.c_str(), fresh.c_str()), 0);
+  ASSERT_TRUE(write_key_file(path, {key_of('a'), key_of('b')}));
+  struct stat after{};
+  ASSERT_EQ(::stat(other.c_str(), &after), 0);
+  EXPECT_EQ(after.st_size, before.st_size);
+  EXPECT_EQ(after.st_mode, before.st_mode);
+  EXPECT_EQ(read_key_file(path)->size(), 2U);
+}
+
 TEST_F(KeyFile, of_another_size_is_refused) {
   for (const size_t size : {size_t{0}, kMasterKeyBytes - 1, kMasterKeyBytes + 1, size_t{10'000}}) {
     std::ofstream(path) << std::string(size, 'x');
