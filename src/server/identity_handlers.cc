@@ -133,7 +133,9 @@ Task<Result<void>> identity_key_set(Application& application, Exchange& exchange
 
 Task<Result<void>> exchange_token(Application& application, Exchange& exchange) {
   exchange.audit().event = {};
-  CO_RETURN_IF_ERROR(exchange.check_parameters({}));
+  if (const auto checked = exchange.check_parameters({}); !checked) {
+    co_return co_await answer_oauth_error(exchange, checked.error());
+  }
   CO_ASSIGN_OR_RETURN(const std::string body, co_await exchange.read_body(kSmallBodyBytesMax));
   auto request = parse_exchange(exchange.request(), body);
   if (!request) {
@@ -178,7 +180,7 @@ Task<Result<void>> make_identity_token(Application& application, Exchange& excha
     co_return error;
   }
   const std::string& issuer = application.identity.settings().issuer;
-  const std::string& wanted = audience ? *audience : issuer;
+  const std::string wanted = audience.value_or("").empty() ? issuer : *audience;
   exchange.note("audience", service::audit_text(wanted));
   const auto issued = application.identity.identity_token(live->row, wanted);
   const Object answer{{"token", issued.text},

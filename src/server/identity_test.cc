@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "oidc/claims.h"
+#include "oidc/jwt.h"
 #include "server/gateway_testing.h"
 
 namespace server {
@@ -95,6 +96,24 @@ TEST_F(SandboxIdentity, a_ticket_of_its_own_is_no_more_than_its_token) {
         "sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"));
     EXPECT_EQ(reply.status, status) << reply.body;
   }
+}
+
+TEST_F(SandboxIdentity, a_token_for_nobody_is_one_for_this_gateway) {
+  for (const char* body : {"", "{}", R"({"audience":null})", R"({"audience":""})"}) {
+    const Reply reply = gateway.call("POST", "/sandboxes/" + box + "/identity-token", body);
+    ASSERT_EQ(reply.status, 200) << body << reply.body;
+    const auto jwt = oidc::parse_jwt(oidc::text_claim(reply.json(), "token"));
+    ASSERT_TRUE(jwt.has_value());
+    EXPECT_EQ(oidc::text_claim(jwt->claims, "aud"), oidc::text_claim(reply.json(), "issuer"));
+    EXPECT_EQ(oidc::text_claim(reply.json(), "audience"), oidc::text_claim(reply.json(), "issuer"));
+  }
+}
+
+TEST_F(SandboxIdentity, parameters_of_the_address_are_refused_as_oauth_does) {
+  const Reply reply = gateway.call("POST", "/oauth/token?grant_type=x", "a=b",
+                                   "content-type: application/x-www-form-urlencoded\r\n");
+  EXPECT_EQ(reply.status, 400);
+  EXPECT_EQ(oidc::text_claim(reply.json(), "error"), "invalid_request") << reply.body;
 }
 
 TEST_F(SandboxIdentity, refused_tokens_are_bounded) {

@@ -37,6 +37,10 @@ bool is_variable(std::string_view text) {
   return is_name(text) && !text.contains('-') && (text.front() < '0' || text.front() > '9');
 }
 
+bool is_audience(std::string_view text) {
+  return !text.empty() && text.size() <= kAudienceBytesMax;
+}
+
 bool is_path(std::string_view path) {
   const bool is_rooted = path.starts_with('/') || path.starts_with("~/");
   return is_rooted && path.size() > 2 && path.size() <= kPathBytesMax && !path.ends_with('/') &&
@@ -60,6 +64,9 @@ Result<std::string> read_secret(const std::string& field, const std::string& pat
     return fail_field(field, "'", field, "': ", text.error().message);
   }
   text->resize(text->find_last_not_of("\r\n") + 1);
+  if (text->contains('\0') || !base::is_utf8(*text)) {
+    return fail_field(field, "'", field, "': ", path, " is not text in UTF-8");
+  }
   return text;
 }
 
@@ -77,6 +84,14 @@ Result<Secrets> read_secrets(Reader& reader, const ReadSecretFile& read) {
   return out;
 }
 
+Result<void> check_audience(const Reader& reader, std::string_view audience) {
+  if (!is_audience(audience)) {
+    const std::string field = reader.path("audience");
+    return fail_field(field, "'", field, "' must be a text of 1 to ", kAudienceBytesMax, " bytes");
+  }
+  return {};
+}
+
 Result<OutsideService> parse_service(std::string name, const Value& value,
                                      const ReadSecretFile& read) {
   const std::string field = "services." + name;
@@ -88,6 +103,7 @@ Result<OutsideService> parse_service(std::string name, const Value& value,
   ASSIGN_OR_RETURN(service.token_endpoint, reader.required<std::string>("token_endpoint"));
   RETURN_IF_ERROR(oidc::check_url(reader.path("token_endpoint"), service.token_endpoint));
   ASSIGN_OR_RETURN(service.audience, reader.required<std::string>("audience"));
+  RETURN_IF_ERROR(check_audience(reader, service.audience));
   const std::pair<std::string_view, std::string*> texts[] = {
       {"client_id", &service.client_id},
       {"scope", &service.scope},
@@ -115,6 +131,7 @@ Result<TokenSource> read_source(Reader& reader, const CredentialSettings& settin
     return fail_field(field, "'", field, "' does not go with 'audience'");
   }
   if (audience) {
+    RETURN_IF_ERROR(check_audience(reader, *audience));
     return TokenSource{.kind = TokenSource::Kind::audience, .name = std::move(*audience)};
   }
   if (!service) {
@@ -197,10 +214,8 @@ Result<void> check_distinct(const std::vector<CredentialTemplate>& templates) {
 Result<void> read_audiences(Reader& reader, CredentialSettings& settings) {
   ASSIGN_OR_RETURN(auto audiences, reader.optional<std::vector<std::string>>("audiences"));
   settings.audiences = std::move(audiences).value_or(std::vector<std::string>{});
-  const auto fits = [](const std::string& audience) {
-    return !audience.empty() && audience.size() <= kAudienceBytesMax;
-  };
-  if (settings.audiences.size() > kListMax || !std::ranges::all_of(settings.audiences, fits)) {
+  if (settings.audiences.size() > kListMax ||
+      !std::ranges::all_of(settings.audiences, is_audience)) {
     return fail_field("audiences", "'audiences' must be at most ", kListMax, " texts of 1 to ",
                       kAudienceBytesMax, " bytes");
   }

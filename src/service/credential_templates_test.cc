@@ -14,6 +14,12 @@ base::Result<CredentialSettings> parse(std::string_view json,
                              if (path == "/absent") {
                                return base::fail(base::ErrorCode::io, "no such file");
                              }
+                             if (path == "/binary") {
+                               return std::string("\xFF\xFE");
+                             }
+                             if (path == "/nul") {
+                               return std::string("a\0b", 3);
+                             }
                              return "of " + path + "\n";
                            });
 }
@@ -67,6 +73,14 @@ TEST(CredentialTemplates, what_is_wrong_is_named) {
       {R"({"templates":{"a":{"service":"s","variables":{"A":"x"}}}})", "templates.a.service"},
       {R"({"templates":{"a":{"variables":{"A":"x"}},"b":{"variables":{"A":"y"}}}})", "templates"},
       {R"({"secrets":{"a":"/absent"}})", "secrets.a"},
+      {R"({"secrets":{"a":"/binary"}})", "secrets.a"},
+      {R"({"secrets":{"a":"/nul"}})", "secrets.a"},
+      {R"({"services":{"s":{"token_endpoint":"https://far.example/","audience":""}}})",
+       "services.s.audience"},
+      {R"({"services":{"s":{"token_endpoint":"https://far.example/","audience":"a",
+          "client_secret_file":"/nul"}}})",
+       "services.s.client_secret_file"},
+      {R"({"templates":{"a":{"audience":"","variables":{"A":"x"}}}})", "templates.a.audience"},
       {R"({"audiences":[""]})", "audiences"},
       {R"({"services":{"s":{"token_endpoint":"http://far.example/","audience":"a"}}})",
        "services.s.token_endpoint"},

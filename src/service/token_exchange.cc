@@ -87,7 +87,10 @@ Result<Granted> read_answer(const OutsideService& service, const oidc::HttpAnswe
                       answer.status, word.empty() ? "" : ": ", word);
   }
   std::string token = oidc::text_claim(*object, "access_token");
-  if (token.empty() || token.size() > kTokenBytesMax) {
+  // RFC 6749, A.12. Anything else would end a line of a file or a variable inside.
+  const bool is_token = !token.empty() && token.size() <= kTokenBytesMax &&
+                        std::ranges::all_of(token, [](char c) { return c >= ' ' && c <= '~'; });
+  if (!is_token) {
     return base::fail(ErrorCode::unavailable, "service '", service.name, "' gave no token");
   }
   const auto* seconds = object->if_contains("expires_in");

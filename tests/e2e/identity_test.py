@@ -58,6 +58,7 @@ class Packages:
 
     def __init__(self, issuer: str):
         self.issuer, self.seen, self.away = issuer, [], False
+        self.lie = None  # what it answers to everything
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -82,6 +83,8 @@ class Packages:
         self.seen.append((form, authorization))
         if self.away:
             return 503, {}
+        if self.lie is not None:
+            return 200, self.lie
         try:
             claims = verify(self.issuer, form["subject_token"], "packages.example.com")
         except jwt.PyJWTError:
@@ -316,6 +319,33 @@ def test_an_exchange_for_others(deployed, api, box, packages):
         assert words_of(away) == (503, "temporarily_unavailable")
     finally:
         packages.away = False
+
+
+@pytest.mark.parametrize("lie", [
+    {}, [], {"access_token": None}, {"access_token": 7}, {"access_token": ["x"]},
+    *({"access_token": text, "token_type": "Bearer", "expires_in": 600}
+      for text in ("", "a\nb", "a\0b", "tök", "x" * 40_000))])
+def test_what_a_service_gives_that_is_no_token_goes_nowhere(api, box, packages, lie):
+    token = identity_token(api, box)
+    packages.lie = lie
+    try:
+        answer = exchange(api, subject_token=token, audience="packages")
+        assert words_of(answer) == (503, "temporarily_unavailable")
+    finally:
+        packages.lie = None
+
+
+@pytest.mark.parametrize("life", [0, -1, 2**70, 1e300, "600", None, {}])
+def test_a_time_that_is_none_is_a_short_one(api, box, packages, life):
+    token = identity_token(api, box)
+    packages.lie = {"access_token": "a token", "expires_in": life, "token_type": 7,
+                    "issued_token_type": "a\nb", "scope": {}}
+    try:
+        given = exchange(api, subject_token=token, audience="packages").json()
+        assert given["access_token"] == "a token" and given["token_type"] == "Bearer"
+        assert 290 < given["expires_in"] <= 300 and given["issued_token_type"] == "ab"
+    finally:
+        packages.lie = None
 
 
 def test_credentials_are_there_for_the_first_command(deployed, api):
