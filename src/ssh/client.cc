@@ -77,7 +77,7 @@ void Client::take(Message message) {
       take_channel_request(std::move(message));
       return;
     case SSH_REQUEST_GLOBAL:
-      take_global(std::move(message));
+      forwards_->take_global(std::move(message));
       return;
     default:
       ::ssh_message_reply_default(message.get());
@@ -189,20 +189,6 @@ void Client::take_channel_request(Message message) {
     (*found)->take(message.get());
   }
   transport_->touched();
-}
-
-void Client::take_global(Message message) {
-  switch (::ssh_message_subtype(message.get())) {
-    case SSH_GLOBAL_REQUEST_TCPIP_FORWARD:
-      forwards_->listen(std::move(message));
-      return;
-    case SSH_GLOBAL_REQUEST_CANCEL_TCPIP_FORWARD:
-      forwards_->stop_listening(std::move(message));
-      return;
-    default:
-      ::ssh_message_reply_default(message.get());
-      transport_->touched();
-  }
 }
 
 }  // namespace ssh

@@ -38,7 +38,6 @@ class Client {
   void take(Message message);
   void take_channel_request(Message message);
   void take_open(Message message);
-  void take_global(Message message);
   void begin_login(Message message);
   Task<void> login(Message message, std::string token);
   Task<void> refuse(Message message, std::string reason);

@@ -3,6 +3,9 @@
 #pragma clang diagnostic ignored "-Wdeprecated-declarations"
 #include "ssh/command_channel.h"
 
+#include <signal.h>
+#include <string.h>
+
 #include <algorithm>
 #include <array>
 
@@ -31,7 +34,8 @@ constexpr std::array<std::string_view, 7> kVariables{
     "LANG", "TZ", "COLORTERM", "NO_COLOR", "TERM_PROGRAM", "TERM_PROGRAM_VERSION", "GIT_PROTOCOL"};
 
 bool may_be_set(std::string_view name) {
-  return name.starts_with("LC_") || std::ranges::find(kVariables, name) != kVariables.end();
+  return (name.starts_with("LC_") && !name.contains('=')) ||
+         std::ranges::find(kVariables, name) != kVariables.end();
 }
 
 std::string_view text_of(const char* text) {
@@ -41,6 +45,18 @@ std::string_view text_of(const char* text) {
 bool is_terminal_name(std::string_view name) {
   return !name.empty() && name.size() <= kTerminalNameBytesMax &&
          std::ranges::all_of(name, [](char c) { return c > ' ' && c < 0x7F; });
+}
+
+// As the agent knows them. Others mean nothing here, and are not to end the command.
+bool is_signal(std::string_view name) {
+  const std::string_view short_name = name.starts_with("SIG") ? name.substr(3) : name;
+  for (int number = 1; number < SIGRTMIN; ++number) {
+    const char* known = ::sigabbrev_np(number);
+    if (known != nullptr && short_name == known) {
+      return true;
+    }
+  }
+  return false;
 }
 
 int side(int asked, int standard) { return asked <= 0 ? standard : std::min(asked, kSideMax); }
@@ -53,7 +69,9 @@ CommandChannel::CommandChannel(Transport& transport, ssh_channel channel, Gatewa
                                const Account& account)
     : channel_(transport, channel), gateway_(gateway), account_(account) {
   channel_.on_signal = [this](std::string_view name) {
-    order({{"type", "signal"}, {"signal", name}});
+    if (is_signal(name)) {
+      order({{"type", "signal"}, {"signal", name}});
+    }
   };
   channel_.on_agent_request = [this] { wants_agent_ = true; };
 }
@@ -141,7 +159,10 @@ bool CommandChannel::take_command(ssh_message message) {
   }
   const auto line = text_of(::ssh_message_channel_request_command(message));
   if (line.size() > kCommandBytesMax || !base::is_utf8(line)) {
-    return false;
+    // Clients say nothing of use where the request is refused.
+    refusal_ = base::cat("a command has to be UTF-8, of at most ", kCommandBytesMax, " bytes");
+    command_ = {{"command", ""}};
+    return true;
   }
   if (const auto arguments = scp_arguments(line); arguments && !terminal_) {
     is_helper_ = true;
@@ -195,7 +216,10 @@ Task<void> CommandChannel::run() {
   if (wants_agent_ && terminal_) {
     co_await channel_.send("sandbox: agent forwarding (-A) is not offered here\r\n", true);
   }
-  auto stream = co_await gateway_.ask(request());
+  Result<GatewayStream> stream = base::fail(ErrorCode::invalid_field, refusal_);
+  if (refusal_.empty()) {
+    stream = co_await gateway_.ask(request());
+  }
   if (!stream) {
     co_await say(stream.error().message);
     exit_status_ = kFailed;

@@ -61,6 +61,7 @@ class CommandChannel {
   std::map<std::string, std::string> variables_;
   std::optional<Size> terminal_;
   wire::json::Object command_;
+  std::string refusal_;  // why it is not even asked for
   bool is_helper_ = false;
   bool wants_agent_ = false;
   std::string orders_;  // frames that wait for their turn

@@ -87,7 +87,37 @@ Task<void> Forwards::serve_connect(Message message) {
   }
 }
 
-void Forwards::listen(Message message) { group_.spawn(serve_listen(std::move(message))); }
+void Forwards::take_global(Message message) {
+  if (globals_.size() == kGlobalsMax) {
+    transport_.disconnect("too many requests at once");
+    return;
+  }
+  globals_.push_back(std::move(message));
+  if (!is_answering_) {
+    answer_globals();
+  }
+}
+
+// One after the other: a client tells answers apart by their order only (RFC 4254, 4).
+void Forwards::answer_globals() {
+  is_answering_ = false;
+  while (!globals_.empty() && !is_answering_) {
+    Message message = std::move(globals_.front());
+    globals_.pop_front();
+    switch (::ssh_message_subtype(message.get())) {
+      case SSH_GLOBAL_REQUEST_TCPIP_FORWARD:
+        is_answering_ = true;
+        group_.spawn(serve_listen(std::move(message)));
+        break;
+      case SSH_GLOBAL_REQUEST_CANCEL_TCPIP_FORWARD:
+        stop_listening(message);
+        break;
+      default:
+        ::ssh_message_reply_default(message.get());
+        transport_.touched();
+    }
+  }
+}
 
 Task<void> Forwards::serve_listen(Message message) {
   Listener listener(text_of(::ssh_message_global_request_address(message.get())),
@@ -100,6 +130,7 @@ Task<void> Forwards::serve_listen(Message message) {
   if (listeners_.size() >= kListenersMax || listener.address.size() > base::kHostBytesMax) {
     ::ssh_message_reply_default(message.get());
     transport_.touched();
+    answer_globals();
     co_return;
   }
   const auto place = listeners_.insert(listeners_.end(), &listener);
@@ -117,12 +148,14 @@ Task<void> Forwards::serve_listen(Message message) {
       const std::string id = field<std::string>(*first, "listener", "");
       stream->early = lines.take_rest();
       listener.group.spawn(accept_all(listener, *stream, id));
+      answer_globals();
       co_await listener.group.join();
     }
   }
   if (message && !transport_.ended()) {
     ::ssh_message_reply_default(message.get());
     transport_.touched();
+    answer_globals();
   }
   listeners_.erase(place);
 }
@@ -180,7 +213,7 @@ Task<void> Forwards::serve_accepted(std::string address, int port, std::string t
   co_await pump(channel, std::move(*stream), EndOfOutput::ends_itself);
 }
 
-void Forwards::stop_listening(Message message) {
+void Forwards::stop_listening(const Message& message) {
   const std::string address = text_of(::ssh_message_global_request_address(message.get()));
   const int port = ::ssh_message_global_request_port(message.get());
   const auto found = std::ranges::find_if(listeners_, [&](const Listener* listener) {

@@ -3,6 +3,7 @@
 // only. Bounds: Options::channels_max channels in all, kListenersMax ports.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <list>
 #include <memory>
@@ -28,9 +29,9 @@ class Forwards {
 
   // A channel to HOST:PORT inside; answered when the connection is there or is not.
   void connect(Message message);
-  // A port to listen on inside, or not any more; answered likewise.
-  void listen(Message message);
-  void stop_listening(Message message);
+  // A request about the whole connection: a port to listen on inside, or not any more; others are
+  // refused.
+  void take_global(Message message);
 
   [[nodiscard]] size_t channels() const { return channels_; }
 
@@ -44,6 +45,9 @@ class Forwards {
   };
 
   Task<void> serve_connect(Message message);
+  // Begins those that wait, up to one whose answer takes time, which calls it again.
+  void answer_globals();
+  void stop_listening(const Message& message);
   Task<void> serve_listen(Message message);
   Task<void> accept_all(Listener& listener, GatewayStream& stream, std::string id);
   Task<void> serve_accepted(std::string address, int port, std::string target, std::string host,
@@ -55,6 +59,8 @@ class Forwards {
   std::function<bool()> has_room_;
   size_t channels_ = 0;
   std::list<Listener*> listeners_;
+  std::deque<Message> globals_;  // behind the one that is being answered
+  bool is_answering_ = false;
   net::TaskGroup group_;
 };
 

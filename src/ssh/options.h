@@ -38,5 +38,6 @@ inline constexpr int kRowsDefault = 24;
 inline constexpr size_t kCommandBytesMax = size_t{256} * 1024;
 // Ports that one connection may have listened on inside (the agent's own bound).
 inline constexpr size_t kListenersMax = 16;
+inline constexpr size_t kGlobalsMax = 64;  // requests of a client that wait for an answer
 
 }  // namespace ssh

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -388,6 +389,105 @@ def test_unknown_requests_and_channels_are_refused_at_once(ssh):
             transport.open_session().request_x11()
 
 
+def test_signals_without_a_name_that_is_known_mean_nothing(ssh):
+    told = ssh.session()
+    with paramiko_client(ssh, told, password="") as client:
+        for names in (["FOO"], ["", "9", "x" * 3000], ["FOO", "USR1"]):
+            channel = client.get_transport().open_session()
+            channel.exec_command('trap "echo got" USR1; echo on; '
+                                 'until read word; do :; done; echo $word')
+            assert channel.recv(3) == b"on\n"
+            for name in names:
+                message = paramiko.Message()
+                message.add_byte(bytes([98]))  # a request on a channel (RFC 4254)
+                message.add_int(channel.remote_chanid)
+                message.add_string("signal")
+                message.add_boolean(False)
+                message.add_string(name)
+                client.get_transport()._send_user_message(message)
+            if "USR1" in names:
+                assert channel.recv(4) == b"got\n"
+            channel.sendall(b"word\n")
+            assert channel.makefile().read() == b"word\n" and channel.recv_exit_status() == 0
+
+
+def test_ports_to_listen_on_are_answered_in_their_order(ssh):
+    told = ssh.session()
+    with paramiko_client(ssh, told, password="") as client:
+        transport = client.get_transport()
+        answers = []
+        success, failure = 81, 82  # RFC 4254
+        table = transport._handler_table
+        transport._handler_table = {
+            **table, success: lambda message: answers.append(True),
+            failure: lambda message: answers.append(False)}
+
+        def ask(name: str, *fields) -> None:
+            message = paramiko.Message()
+            message.add_byte(bytes([80]))
+            message.add_string(name)
+            message.add_boolean(True)
+            for field in fields:
+                (message.add_int if isinstance(field, int) else message.add_string)(field)
+            transport._send_user_message(message)
+
+        expected = []
+        for port in range(8081, 8089):
+            # Where it listens takes a while, what is refused does not.
+            for name, fields, answer in [
+                    ("tcpip-forward", ("localhost", port), True),
+                    ("cancel-tcpip-forward", ("localhost", 1), False),
+                    ("cancel-tcpip-forward", ("localhost", port), True)]:
+                ask(name, *fields)
+                expected.append(answer)
+        eventually(lambda: len(answers) == len(expected))
+        assert answers == expected
+
+
+def test_a_crowd_of_requests_for_the_connection_is_ended(ssh):
+    told = ssh.session()
+    with paramiko_client(ssh, told, password="") as client:
+        transport = client.get_transport()
+        with contextlib.suppress(OSError, EOFError):
+            for _ in range(1000):
+                message = paramiko.Message()
+                message.add_byte(bytes([80]))
+                message.add_string("tcpip-forward")
+                message.add_boolean(True)
+                message.add_string("localhost")
+                message.add_int(0)
+                transport._send_user_message(message)
+        eventually(lambda: not transport.is_active())
+    assert ssh.run("true").returncode == 0
+
+
+def test_what_cannot_be_a_command_is_said(ssh):
+    done = ssh.run(b"echo caf\xe9".decode(errors="surrogateescape"))
+    assert (done.returncode, done.stdout) == (255, b"") and b"UTF-8" in done.stderr
+
+
+def test_a_variables_name_that_is_none_is_refused_and_the_command_runs(ssh):
+    told = ssh.session()
+    with paramiko_client(ssh, told, password="") as client:
+        channel = client.get_transport().open_session()
+        with pytest.raises(paramiko.SSHException):
+            channel.set_environment_variable("LC_A=B", "x")
+            message = paramiko.Message()
+            message.add_byte(bytes([98]))
+            message.add_int(channel.remote_chanid)
+            message.add_string("env")
+            message.add_boolean(True)
+            message.add_string("LC_A=B")
+            message.add_string("x")
+            client.get_transport()._send_user_message(message)
+            channel.event.clear()
+            channel._wait_for_event()
+        channel = client.get_transport().open_session()
+        channel.set_environment_variable("LC_A=B", "x")
+        channel.exec_command("env; exit 3")
+        assert b"LC_A" not in channel.makefile().read() and channel.recv_exit_status() == 3
+
+
 # --- limits --------------------------------------------------------------------------------------
 
 def test_who_does_not_sign_in_is_let_go(deployed):
@@ -518,11 +618,11 @@ def test_the_audit_log_has_the_clients_address(api, box, ssh):
 
 @pytest.fixture(name="cli")
 def cli_fixture(api, deployed, tmp_path):
-    program = str(deployed.bin / "sandbox")
+    own = str(deployed.bin / "sandbox")
     variables = {**ssh_client.environment(), "HOME": str(tmp_path),
                  "SANDBOX_GATEWAY_URL": deployed.url, "SANDBOX_GATEWAY_TOKEN": deployed.token}
 
-    def run(*words: str, **options) -> subprocess.CompletedProcess:
+    def run(*words: str, program: str = own, **options) -> subprocess.CompletedProcess:
         return subprocess.run([program, *words], env=variables, capture_output=True, timeout=60,
                               check=False, **options)
     run.variables = variables
@@ -548,6 +648,22 @@ def test_a_plain_ssh_finds_the_entry(cli, box, tmp_path):
     text = entry.stdout.decode()
     assert "ProxyCommand" in text and "KnownHostsCommand" in text
     assert cli.variables["SANDBOX_GATEWAY_TOKEN"] not in text
+
+
+def test_an_entry_is_one_host_and_finds_a_program_anywhere(cli, box, deployed, tmp_path):
+    for name in ("*", "a b", "x\n  User root", "-x", "a,b", 'a"b', "!a", "%h", "#a"):
+        refused = cli("ssh-config", box, f"--name={name}")
+        assert (refused.returncode, refused.stdout) == (125, b""), name
+    folder = tmp_path / "it's a %h \"b"
+    folder.mkdir()
+    program = shutil.copy(deployed.bin / "sandbox", folder)
+    config = tmp_path / "config"
+    config.write_bytes(cli("ssh-config", box, "--name", "für-uns.1", program=program).stdout)
+    argv = ["ssh", "-F", str(config), "-o", "BatchMode=yes", "für-uns.1", "echo here"]
+    done = subprocess.run(argv, capture_output=True, env=cli.variables, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, b"here\n"), done.stderr
+    done = cli("ssh", box, "--", "echo here", program=program)
+    assert (done.returncode, done.stdout) == (0, b"here\n"), done.stderr
 
 
 def test_a_container_of_several(api, cli, tmp_path):

@@ -5,7 +5,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "cli/context.h"
 #include "cli/format.h"
@@ -33,15 +35,29 @@ std::string shell_word(std::string_view word) {
   return out + "'";
 }
 
-// This program with the gateway that was chosen, as a shell's words. '%' would be the client's.
-Result<std::string> own_command(const Context& context, std::string_view rest) {
+// '%' stands for something of the client's in its settings.
+std::string percents_doubled(std::string_view words) {
+  std::string out;
+  for (const char c : words) {
+    out += c == '%' ? "%%" : std::string(1, c);
+  }
+  return out;
+}
+
+// Whether the client replaces what stands behind '%' in the program of a setting too: it does where
+// a shell runs it (ProxyCommand), not where it starts it itself (KnownHostsCommand).
+enum class ProgramPercents : std::uint8_t { replaced, kept };
+
+// This program with the gateway that was chosen, as a shell's words.
+Result<std::string> own_command(const Context& context, std::string_view rest,
+                                ProgramPercents percents) {
   std::array<char, PATH_MAX> path{};
   const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
   if (size <= 0) {
     return base::fail_errno(errno, "find this program");
   }
-  std::string words = shell_word({path.data(), static_cast<size_t>(size)});
-  words += base::cat(" ", rest, " --url ", shell_word(context.http.endpoint().url));
+  const std::string program = shell_word({path.data(), static_cast<size_t>(size)});
+  std::string words = base::cat(" ", rest, " --url ", shell_word(context.http.endpoint().url));
   const ConnectionFlags& flags = context.global.connection;
   if (!flags.ca_file.empty()) {
     words += base::cat(" --ca-file ", shell_word(flags.ca_file));
@@ -52,11 +68,16 @@ Result<std::string> own_command(const Context& context, std::string_view rest) {
   if (context.global.insecure) {
     words += " --insecure";
   }
-  std::string out;
-  for (const char c : words) {
-    out += c == '%' ? "%%" : std::string(1, c);
-  }
-  return out;
+  return (percents == ProgramPercents::replaced ? percents_doubled(program) : program) +
+         percents_doubled(words);
+}
+
+// What may stand behind Host: one name, which no other host has, and which ssh(1) takes for one.
+bool is_entry_name(std::string_view name) {
+  constexpr std::string_view kMeaning = "*?!,#%\"'\\";
+  return base::is_utf8(name) && !name.starts_with('-') && std::ranges::all_of(name, [&](char c) {
+           return (c < '\0' || c > ' ') && c != '\x7F' && !kMeaning.contains(c);
+         });
 }
 
 struct Setting {
@@ -70,8 +91,10 @@ Result<std::vector<Setting>> settings_of(const Context& context, const SandboxTa
   if (!sandbox.container.empty()) {
     words += base::cat(" --container ", shell_word(sandbox.container));
   }
-  ASSIGN_OR_RETURN(auto proxy, own_command(context, "ssh-proxy " + words));
-  ASSIGN_OR_RETURN(auto key, own_command(context, "ssh-proxy --host-key " + words));
+  ASSIGN_OR_RETURN(auto proxy,
+                   own_command(context, "ssh-proxy " + words, ProgramPercents::replaced));
+  ASSIGN_OR_RETURN(auto key,
+                   own_command(context, "ssh-proxy --host-key " + words, ProgramPercents::kept));
   return std::vector<Setting>{{"ProxyCommand", std::move(proxy)},
                               {"KnownHostsCommand", std::move(key)},
                               {"HostKeyAlias", sandbox.id},
@@ -201,6 +224,10 @@ Result<int> ssh(Context& context, const SshOptions& options) {
 }
 
 Result<int> ssh_config(Context& context, const SshConfigOptions& options) {
+  if (!is_entry_name(options.name)) {
+    return base::fail(ErrorCode::invalid_field,
+                      "--name takes one name without blanks, quotes and signs of patterns");
+  }
   // Says so now where the sandbox is not there or SSH is off.
   RETURN_IF_ERROR(new_session(context, options.sandbox));
   ASSIGN_OR_RETURN(const auto settings, settings_of(context, options.sandbox));
