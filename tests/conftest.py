@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,18 @@ import sandbox_gateway  # noqa: E402
 from deployment import Api, demo_image, eventually, instance  # noqa: E402
 
 PREFIX = "sge"
+LONGEST_ID = 100  # of one parameter
+
+# A shell's background job ignores it, and so would the clients that tests interrupt.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_make_parametrize_id(val, argname):
+    """Long values are named by their length."""
+    if isinstance(val, (bytes, str)) and len(val) > LONGEST_ID:
+        return f"{argname}-of-{len(val)}"
+    return None
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 """Image builds: from a context to a sandbox, by a builder with namespaces of its own."""
 
+import contextlib
 import gzip
 import signal
 import threading
@@ -186,14 +187,25 @@ def test_what_is_wrong_is_said(api, bb, registry):
     assert row["reason"] == "dockerfile_invalid" and "nostage" in row["message"]
 
 
-def test_a_step_that_takes_all_there_is_ends_and_the_next_build_works(api, bb):
+@contextlib.contextmanager
+def build_timeout(deployed, seconds: int):
+    for options in ({"build-timeout": str(seconds)}, {}):
+        deployed.gateway.stop()
+        deployed.settings.gateway_options = options
+        deployed.start_gateway()
+        if options:
+            yield
+
+
+def test_a_step_that_takes_all_there_is_ends_and_the_next_build_works(api, bb, deployed):
     row = failed(api, f"FROM {bb}\nRUN dd if=/dev/zero of=/big bs=1M count=8000\n")
     assert row["reason"] in ("step_failed", "disk_full"), row
     assert "uota" in log_of(api, row)[-2000:] or "space" in log_of(api, row)[-2000:]
     build(api, f"FROM {bb}\nRUN echo after the disk > /a\n")
     row = failed(api, f"FROM {bb}\nRUN while :; do sleep 1000 & done\n")
     assert row["reason"] in ("step_failed", "build_timeout", "build_failed"), row
-    row = failed(api, f"FROM {bb}\nRUN sleep 1000\n")
+    with build_timeout(deployed, 5):
+        row = failed(api, f"FROM {bb}\nRUN sleep 1000\n")
     assert row["reason"] == "build_timeout", row
     build(api, f"FROM {bb}\nRUN echo after the processes > /a\n")
 

@@ -14,7 +14,7 @@ from deployment import IMAGE, Api, error_of, eventually
 
 @pytest.fixture
 def restart(deployed):
-    """Restarts the gateway with these options, and at the end without them."""
+    """Restarts the gateway with these options; at the end one is there without them."""
     def again(**options) -> Api:
         deployed.gateway.stop()
         deployed.settings.gateway_options = {name.replace("_", "-"): str(value)
@@ -23,7 +23,14 @@ def restart(deployed):
         return Api(deployed)
 
     yield again
-    again()
+    if deployed.settings.gateway_options:
+        again()
+
+
+def start_plainly(api) -> None:
+    """Without the options of `restart`, so that its next end waits for nothing."""
+    api.instance.settings.gateway_options = {}
+    api.instance.start_gateway()
 
 
 @pytest.fixture(params=["http", "https"])
@@ -100,7 +107,7 @@ def test_it_announces_refuses_finishes_and_ends(restart, scheme_options):
         assert call.answer is not None, call.error
         assert len(call.answer.json()["stdout"]) == 3_000_000
         assert api.instance.gateway.wait_gone(30)
-    api.instance.start_gateway()
+    start_plainly(api)
     with client(api) as http:
         assert http.get(f"/sandboxes/{box}").json()["state"] == "ready"
         assert http.get(f"/sandboxes/{box}/sessions/{session}").json()["state"] == "running"
@@ -126,7 +133,7 @@ def test_what_outlasts_the_patience_is_ended_and_its_sandbox_lives(restart):
     assert time.monotonic() - began >= 1
     call.join(30)
     assert call.answer is None or call.answer.status_code >= 500
-    api.instance.start_gateway()
+    start_plainly(api)
     eventually(lambda: api.output(box, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | "
                                        "grep -c 'p [5]4321' || true") == "0")
     api.remove(box)
@@ -145,7 +152,7 @@ def test_another_signal_ends_the_wait(restart):
     api.instance.gateway.signal(signal.SIGTERM)  # ends the patience
     assert api.instance.gateway.wait_gone(30)
     call.join(30)
-    api.instance.start_gateway()
+    start_plainly(api)
     api.remove(box)
 
 
@@ -158,5 +165,5 @@ def test_idle_connections_and_endless_streams_hold_nothing_up(restart):
             assert events.status_code == 200
             api.instance.gateway.signal(signal.SIGTERM)
             assert api.instance.gateway.wait_gone(30)
-    api.instance.start_gateway()
+    start_plainly(api)
     api.remove(box)
