@@ -95,6 +95,12 @@ Task<void> expect_two(net::Stream& client) {
   }
 }
 
+Task<void> expect_refusal(net::Stream& client) {
+  net::HttpReader reader(client);
+  const auto head = co_await reader.read_response("GET", net::Deadline::after(10s));
+  EXPECT_TRUE(head.has_value() && head->status == 503);
+}
+
 TEST_F(Relay, a_gateway_that_will_stop_says_so_and_serves_on) {
   gateway.application.draining = true;
   const Reply ready = gateway.call("GET", "/readyz");
@@ -123,6 +129,24 @@ TEST_F(Relay, a_server_that_stops_refuses_new_work_while_what_runs_goes_on) {
   gateway.api.hurry();
   EXPECT_TRUE(gateway.eventually([&] { return stopping.size() == 0; }));
   EXPECT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->cancelled_runs() == 1; }));
+}
+
+TEST_F(Relay, a_server_that_stops_answers_the_first_request_of_a_connection_that_it_has_taken) {
+  const auto busy = gateway.connect();
+  const std::string body = R"({"argv":["sleep","100"]})";
+  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
+  ASSERT_GT(::send(busy->fd(), bytes.data(), bytes.size(), 0), 0);
+  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  const auto taken = gateway.connect();
+  ASSERT_TRUE(gateway.eventually([&] { return gateway.api.connections() == 2; }));
+  net::TaskGroup stopping(ground.loop);
+  stopping.spawn(gateway.api.stop(net::Deadline::after(std::chrono::hours(1))));
+  ASSERT_TRUE(gateway.eventually([&] { return gateway.call("GET", "/sandboxes").status == 503; }));
+  const std::string late = gateway.head("GET", "/sandboxes", 0);
+  ASSERT_GT(::send(taken->fd(), late.data(), late.size(), MSG_NOSIGNAL), 0);
+  gateway.run(expect_refusal(*taken));
+  gateway.api.hurry();
+  EXPECT_TRUE(gateway.eventually([&] { return stopping.size() == 0; }));
 }
 
 TEST_F(Relay, pipelined_requests_are_answered_in_order) {

@@ -116,6 +116,7 @@ Task<bool> Server::serve_one(net::Stream& client, net::HttpReader& reader, Conne
   connection.idle = true;
   auto request = co_await reader.read_request(net::Deadline::after(kIdlePatience), kHeadPatience);
   connection.idle = false;
+  connection.is_new = false;
   if (!request) {
     const ErrorCode code = request.error().code;
     if (code == ErrorCode::malformed || code == ErrorCode::headers_too_large ||
@@ -341,7 +342,7 @@ size_t Server::running() const {
 Task<void> Server::stop(net::Deadline deadline) {
   stopping_ = true;
   for (const Connection* connection : connections_) {
-    if (connection->idle ||
+    if ((connection->idle && !connection->is_new) ||
         (connection->exchange != nullptr && connection->exchange->is_endless())) {
       ::shutdown(connection->fd, SHUT_RD);
     }

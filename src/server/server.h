@@ -42,8 +42,8 @@ class Server {
     }
   }
   // Answers new requests with 503 `draining` (health, documents and metrics aside) and ends endless
-  // streams and idle connections; what runs may end until the deadline or hurry(), then it is
-  // cancelled. Nothing is accepted afterwards.
+  // streams and idle connections; the first request of a new one may be on its way. What runs may
+  // end until the deadline or hurry(), then it is cancelled. Nothing is accepted afterwards.
   Task<void> stop(net::Deadline deadline);
   void hurry() { hurried_ = true; }
   // Clients, whether they ask something or not.
@@ -56,6 +56,7 @@ class Server {
     int fd = -1;
     std::string remote;  // the client's address
     bool idle = true;
+    bool is_new = true;  // without a request so far
     const Exchange* exchange = nullptr;  // while one is answered
     base::SteadyTime began;              // that one
   };
