@@ -28,6 +28,8 @@ constexpr int64_t kBatch = 100;
 // A gateway that was silent for longer is gone (Replicas::kSilence, and room).
 constexpr int64_t kAliveMs = 10'000;
 constexpr std::chrono::milliseconds kLook{100};
+// In which a gateway finds a new key in its file: a few of its looks.
+constexpr base::Milliseconds kArrival = 5 * KeyWatch::kLook;
 // What was sealed a moment before a gateway changed keys can arrive a moment behind it.
 constexpr int kPassesMax = 10;
 
@@ -94,8 +96,9 @@ bool seals_by(const std::string& told, const std::string& id) { return told.star
 
 // Those that do not have or do by the end of the patience.
 Result<std::string> wait_for_gateways(const KeyWork& work, const std::string& id,
-                                      bool (*is_right)(const std::string&, const std::string&)) {
-  const auto end = std::chrono::steady_clock::now() + work.patience;
+                                      bool (*is_right)(const std::string&, const std::string&),
+                                      base::Milliseconds patience) {
+  const auto end = std::chrono::steady_clock::now() + patience;
   for (;;) {
     ASSIGN_OR_RETURN(const auto living, living_gateways(work));
     std::string lacking;
@@ -239,14 +242,17 @@ Result<std::string> rotate(const KeyWork& work, HostAction& action) {
   ASSIGN_OR_RETURN(const bool finished, is_finished(work, keys));
   ASSIGN_OR_RETURN(const MasterKey next, next_key(work, keys, finished));
   action.details()["key"] = next.id;
-  ASSIGN_OR_RETURN(const auto lacking, wait_for_gateways(work, next.id, has_key));
+  // A command's keys come to a gateway by its start only.
+  const bool can_arrive = find_key(keys.found.of_command, next.id) == nullptr;
+  const auto patience = can_arrive ? std::min(work.patience, kArrival) : base::Milliseconds(0);
+  ASSIGN_OR_RETURN(const auto lacking, wait_for_gateways(work, next.id, has_key, patience));
   if (!lacking.empty()) {
     return not_following(
         lacking, base::cat("the new key ", next.id, " is not with all gateways: give ",
                            work.sources.file, " to these too and do the same again: ", lacking));
   }
   RETURN_IF_ERROR(change_key(work, keys.current, next, action));
-  ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, next.id, seals_by));
+  ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, next.id, seals_by, work.patience));
   if (!slow.empty()) {
     return not_following(slow, base::cat("these gateways do not use the new key ", next.id,
                                          " yet; do the same again: ", slow));
@@ -262,7 +268,8 @@ Result<std::string> retire(const KeyWork& work, HostAction& action) {
   ASSIGN_OR_RETURN(const Keys keys, open_keys(work));
   action.details()["key"] = keys.current.id;
   const SecretBox box(keys.all, keys.current.id, work.random);
-  ASSIGN_OR_RETURN(const auto slow, wait_for_gateways(work, keys.current.id, seals_by));
+  ASSIGN_OR_RETURN(const auto slow,
+                   wait_for_gateways(work, keys.current.id, seals_by, work.patience));
   if (!slow.empty()) {
     return not_following(
         slow, base::cat("these gateways do not use the key ", keys.current.id, " yet: ", slow));
