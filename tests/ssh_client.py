@@ -1,6 +1,7 @@
 """OpenSSH's client against an instance's SSH front. A module that has an instance of its own as
 `deployed` imports the fixtures for its API, one sandbox and the client."""
 
+import concurrent.futures
 import os
 import subprocess
 from pathlib import Path
@@ -51,6 +52,16 @@ class Ssh:
         return subprocess.run(self.argv(*words, token=token, options=options), input=stdin,
                               capture_output=True, timeout=seconds, check=False,
                               env=environment(), **more)
+
+    def run_each(self, tokens: list[str]) -> list[subprocess.CompletedProcess]:
+        """With each of these tokens, at the same time: who is refused hears of it after a pause."""
+        def run(argv: list[str]) -> subprocess.CompletedProcess:
+            return subprocess.run(argv, input=b"", capture_output=True, timeout=60, check=False,
+                                  env=environment())
+
+        each = [self.argv("id", token=token) for token in tokens]
+        with concurrent.futures.ThreadPoolExecutor(len(each)) as threads:
+            return list(threads.map(run, each))
 
     def start(self, *words: str, options=(), **more) -> subprocess.Popen:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}

@@ -48,7 +48,7 @@ def test_renewing_at_the_moment_of_the_end(api):
                 assert now.json()["lease_expires_at"] > made["lease_expires_at"]
         return made["id"]
 
-    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+    with concurrent.futures.ThreadPoolExecutor(20) as threads:
         made = list(threads.map(live, range(count)))
     api.instance.gateway.kill()
     api.instance.start_gateway()

@@ -15,8 +15,15 @@ import sandbox_gateway
 from deployment import IMAGE, ROOT, eventually
 
 # Three bytes and a half of UTF-8 are never a whole number of characters.
-LINES = "for i in $(seq 1 400); do printf 'zeile %s äß€🙂\\n' $i; sleep 0.01; done"
-WHOLE = "".join(f"zeile {i} äß€🙂\n" for i in range(1, 401))
+def lines_of(count: int) -> str:
+    return f"for i in $(seq 1 {count}); do printf 'zeile %s äß€🙂\\n' $i; sleep 0.01; done"
+
+
+def whole_of(count: int) -> str:
+    return "".join(f"zeile {i} äß€🙂\n" for i in range(1, count + 1))
+
+
+LINES, WHOLE = lines_of(200), whole_of(200)
 
 
 class CuttingProxy:
@@ -165,7 +172,7 @@ def test_two_followers_see_the_same(sandbox):
 
 @pytest.mark.parametrize("stream", ["both", "stdout"])
 def test_following_over_connections_that_break(deployed, sandbox, proxy, stream):
-    cutting = proxy(bytes_max=1777)
+    cutting = proxy(bytes_max=1200)
     with sandbox.sessions.start(LINES) as session:
         behind = through(cutting, deployed, sandbox).sessions.get(session.id)
         assert "".join(behind.logs(follow=True, stream=stream)) == WHOLE
@@ -173,7 +180,7 @@ def test_following_over_connections_that_break(deployed, sandbox, proxy, stream)
 
 
 def test_a_streamed_command_over_connections_that_break(deployed, sandbox, proxy):
-    cutting = proxy(bytes_max=2500)
+    cutting = proxy(bytes_max=1250)
     said = []
     result = through(cutting, deployed, sandbox).run(LINES, on_stdout=said.append)
     assert "".join(said) == result.stdout == WHOLE
@@ -199,13 +206,13 @@ def test_following_over_restarts_of_the_gateway(deployed, sandbox):
             deployed.gateway.kill()
             deployed.start_gateway()
 
-    with sandbox.sessions.start(LINES) as session:
+    with sandbox.sessions.start(lines_of(400)) as session:
         restarting = threading.Thread(target=restart)
         restarting.start()
         for chunk in session.logs(follow=True):
             said.append(chunk)
         restarting.join()
-        assert "".join(said) == WHOLE
+        assert "".join(said) == whole_of(400)
         assert session.wait(30) == 0
 
 
