@@ -200,12 +200,14 @@ Task<void> Front::tell_dropped(net::JsonLines& lines) {
 Result<void> Front::take_host_key(const wire::json::Object& line) {
   wire::json::Reader reader(line);
   ASSIGN_OR_RETURN(const auto key, reader.required<std::string>("host_key"));
-  if (bind_ != nullptr) {
-    return {};  // the same as before: it is the store's
-  }
-  bind_ = make_bind(key);
-  if (bind_ == nullptr) {
+  const ssh_bind bind = make_bind(key);
+  if (bind == nullptr) {
     return base::fail(ErrorCode::internal, "the host key cannot be used");
+  }
+  // The store's, and another one than before where it has forgotten its secrets.
+  if (const ssh_bind former = std::exchange(bind_, bind); former != nullptr) {
+    ::ssh_bind_free(former);
+    return {};
   }
   group_.spawn(accept_all());
   log_.info("SSH front serves", {{"port", int64_t{listener_.port()}}});

@@ -716,3 +716,18 @@ def test_the_host_key_stays_and_a_gateway_that_restarts_is_found_again(ssh, depl
     assert ssh.session()["hostKey"] == before
     assert ssh.run("echo in").stdout == b"in\n"
     assert re.fullmatch(r"ssh-ed25519 [A-Za-z0-9+/=]+", before)
+
+
+def test_another_host_key_is_served_by_a_front_that_goes_on(ssh, deployed):
+    """The key of secrets was lost, and with it the host key."""
+    before, front = ssh.session()["hostKey"], deployed.ssh.pid()
+    deployed.gateway.stop()
+    (deployed.state / "gateway" / "secret.key").unlink()
+    subprocess.run([deployed.bin / "sandbox-gateway", "migrate", "forget-key", "--config", "",
+                    "--state", deployed.state], check=True, timeout=60)
+    deployed.start_gateway()
+    eventually(deployed.ssh_ready)
+    assert ssh.session()["hostKey"] != before
+    done = ssh.run("echo in")
+    assert done.stdout == b"in\n", done.stderr
+    assert deployed.ssh.pid() == front
