@@ -25,6 +25,7 @@ class AuditStore : public StoreTest {
   // `count` rows, a millisecond after each other.
   void add(int64_t count, int64_t first_ms = 1000) {
     std::vector<AuditRow> rows;
+    rows.reserve(static_cast<size_t>(count));
     for (int64_t i = 0; i < count; ++i) {
       rows.push_back(row(first_ms + i));
     }

@@ -212,6 +212,7 @@ TEST_P(PostgresStoreTest, writers_take_turns_and_lose_nothing) {
   constexpr int kEach = 25;
   std::atomic<int> applied = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kWriters);
   for (int i = 0; i < kWriters; ++i) {
     threads.emplace_back([this, i, &applied] {
       auto own = Store::open(url());
@@ -238,6 +239,7 @@ TEST_P(PostgresStoreTest, programs_that_start_together_migrate_once) {
   constexpr int kPrograms = 4;
   std::atomic<size_t> steps = 0;
   std::vector<std::thread> threads;
+  threads.reserve(kPrograms);
   for (int i = 0; i < kPrograms; ++i) {
     threads.emplace_back([&fresh, &steps] {
       auto database = Database::open(fresh);

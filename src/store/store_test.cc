@@ -256,8 +256,10 @@ TEST_P(StoreTest, patch_replaces_labels_and_their_filter) {
   EXPECT_EQ(patched->network.mode, model::NetworkMode::none);
   EXPECT_TRUE(listed({.labels = {{"task", "one"}}}).empty());
   EXPECT_EQ(listed({.labels = {{"task", "two"}}}).size(), 1U);
-  (void)store().set_state(kTeam, "sbx-a",
-                          {.from = {SandboxState::starting}, .to = SandboxState::deleting});
+  ASSERT_TRUE(store()
+                  .set_state(kTeam, "sbx-a",
+                             {.from = {SandboxState::starting}, .to = SandboxState::deleting})
+                  ->applied);
   const auto late = store().patch_sandbox(kTeam, "sbx-a", {.lease_sec = 9});
   EXPECT_EQ(late.error().code, ErrorCode::not_ready);
 }
@@ -529,10 +531,12 @@ TEST_P(StoreTest, an_insert_and_its_audit_row_are_one) {
 TEST_P(StoreTest, repeated_work_compiles_no_statement_twice) {
   const auto work = [&](int i) {
     insert(sandbox(base::cat("sbx-", i)));
-    (void)store().set_state(kTeam, base::cat("sbx-", i),
-                            {.from = {SandboxState::starting},
-                             .to = SandboxState::ready,
-                             .events = {{.type = "ready"}}});
+    ASSERT_TRUE(store()
+                    .set_state(kTeam, base::cat("sbx-", i),
+                               {.from = {SandboxState::starting},
+                                .to = SandboxState::ready,
+                                .events = {{.type = "ready"}}})
+                    ->applied);
     (void)listed({});
   };
   work(0);
