@@ -60,7 +60,7 @@ TEST_F(KeyCommand, that_has_no_end_is_ended_with_all_that_it_started) {
   const auto begun = std::chrono::steady_clock::now();
   for (const std::string closes : {"", "exec >&-; "}) {
     const auto late =
-        run(closes + "sleep 1000 & echo $! >" + note + "; wait", base::Milliseconds(500));
+        run(base::cat(closes, "sleep 1000 & echo $! >", note, "; wait"), base::Milliseconds(500));
     ASSERT_FALSE(late);
     EXPECT_EQ(late.error().code, ErrorCode::unavailable);
     pid_t child = 0;

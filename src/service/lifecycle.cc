@@ -235,10 +235,10 @@ void Lifecycle::record(const LivePtr& live, store::StateChange change, std::func
 
 void Lifecycle::record_event(const LivePtr& live, std::string type, std::string reason,
                              std::string message) {
+  message.resize(std::min(message.size(), kMessageBytesMax));
   auto write = [team = live->row.team, id = live->row.id,
                 event = make_event(context_.now_ms(), std::move(type), std::move(reason),
-                                   message.substr(0, kMessageBytesMax))](
-                   store::Store& rows) -> Result<void> {
+                                   std::move(message))](store::Store& rows) -> Result<void> {
     RETURN_IF_ERROR(rows.append_event(team, id, event));
     return {};
   };

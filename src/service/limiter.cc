@@ -13,7 +13,7 @@ constexpr int64_t kBytesPerMb = int64_t{1024} * 1024;
 // A create or stream ends when it ends; this is a polite time to look again.
 constexpr int64_t kRetrySeconds = 1;
 
-std::unexpected<base::Error> limited(std::string message, int64_t retry_sec) {
+std::unexpected<base::Error> limited(const std::string& message, int64_t retry_sec) {
   auto error = base::fail(ErrorCode::rate_limited, message);
   error.error().details.emplace_back("retry_after", base::cat(retry_sec));
   return error;

@@ -21,6 +21,7 @@ TEST(Limiter, nothing_is_limited_where_no_limit_is_set) {
     ASSERT_EQ(limiter.take(kAnn)->limit, 0);
   }
   std::vector<Limiter::Held> held;
+  held.reserve(100);
   for (int i = 0; i < 100; ++i) {
     held.push_back(std::move(*limiter.hold(kAnn, Kind::creates)));
   }
@@ -95,7 +96,7 @@ TEST(Limiter, many_tokens_are_forgotten_and_those_in_use_are_not) {
   Limiter limiter(clock, {.requests_per_sec = 1, .streams = 1});
   const auto held = limiter.hold(kAnn, Kind::streams);
   for (size_t i = 0; i < 3 * Limiter::kTokensMax; ++i) {
-    (void)limiter.take({.subject = "x", .token_id = base::cat("tok-", i)});
+    ASSERT_TRUE(limiter.take({.subject = "x", .token_id = base::cat("tok-", i)}));
     clock.advance(2ms);
   }
   EXPECT_FALSE(limiter.hold(kAnn, Kind::streams).has_value());

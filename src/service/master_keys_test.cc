@@ -46,7 +46,7 @@ TEST(MasterKeys, what_is_none_is_refused_and_not_repeated) {
   const std::string right = base::hex(std::string(kMasterKeyBytes, 'x'));
   for (const std::string& text :
        {std::string(), std::string("\n\n"), right.substr(1), right + "0", "zz" + right.substr(2),
-        right + "\n" + right, base::base64("too short"), std::string(4000, 'A')}) {
+        base::cat(right, "\n", right), base::base64("too short"), std::string(4000, 'A')}) {
     const auto keys = parse_key_lines(text);
     ASSERT_FALSE(keys) << text;
     EXPECT_EQ(keys.error().code, ErrorCode::malformed);

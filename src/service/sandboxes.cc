@@ -357,7 +357,7 @@ Task<Result<SandboxPage>> Sandboxes::list(Caller caller, ListedTeams wanted, San
 
 Task<Result<SandboxRow>> Sandboxes::patch(Caller caller, std::string id, std::string body) {
   CO_ASSIGN_OR_RETURN(auto use_of, use(caller, id));
-  const LivePtr live = use_of.live();
+  const LivePtr& live = use_of.live();
   CO_ASSIGN_OR_RETURN(const TeamPtr team, context_.teams.get(live->row.team));
   CO_ASSIGN_OR_RETURN(const PatchRequest request, parse_patch(body, *team));
   store::SandboxPatch patch{

@@ -18,7 +18,7 @@ constexpr base::Milliseconds kRetryPause{200};
 // How often it is looked whether anybody still waits.
 constexpr base::Milliseconds kLook{2'000};
 
-std::unexpected<base::Error> failed(std::string reason, std::string message) {
+std::unexpected<base::Error> failed(std::string reason, const std::string& message) {
   auto error = base::fail(ErrorCode::internal, message);
   error.error().details.emplace_back("reason", std::move(reason));
   return error;

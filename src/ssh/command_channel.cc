@@ -178,8 +178,8 @@ void CommandChannel::order(Object order) {
   if (command_.empty() || orders_.size() > kReadBytes) {
     return;  // nothing runs, or nothing listens
   }
-  orders_ +=
-      wire::websocket::make_masked_frame(Opcode::text, wire::json::serialize(order), kNoMask);
+  orders_ += wire::websocket::make_masked_frame(Opcode::text,
+                                                wire::json::serialize(std::move(order)), kNoMask);
   channel_.transport().activity().notify();
 }
 

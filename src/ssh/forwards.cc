@@ -47,7 +47,7 @@ class Lines {
 };
 
 template <typename T>
-T field(const wire::json::Object& object, std::string_view name, T standard) {
+T field(const wire::json::Object& object, std::string_view name, const T& standard) {
   wire::json::Reader reader(object);
   const auto value = reader.optional<T>(name);
   return value && *value ? **value : standard;
