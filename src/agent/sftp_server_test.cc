@@ -190,6 +190,10 @@ TEST_F(SftpServer, copies_a_range_between_files) {
                                                                        "23456789",
                                                                        9));
   EXPECT_EQ(copy(from, 1), Status::failure);
+  const std::string same = open(path("from"), kWrite);
+  EXPECT_EQ(copy(same, 1), Status::failure);
+  ASSERT_EQ(::link(path("from").c_str(), path("linked").c_str()), 0);
+  EXPECT_EQ(copy(open(path("linked"), kWrite), 0), Status::failure);
 }
 
 TEST_F(SftpServer, refuses_what_it_does_not_know_and_goes_on) {
