@@ -20,6 +20,8 @@ constexpr size_t kNameBytesMax = 64;
 constexpr size_t kAudienceBytesMax = 512;
 constexpr size_t kPathBytesMax = 512;
 constexpr size_t kTextBytesMax = size_t{64} * 1024;
+// What a sandbox's agent takes at once is a MiB of JSON, with the tokens.
+constexpr size_t kTextsTogetherMax = size_t{256} * 1024;
 constexpr size_t kListMax = 32;  // of each kind of thing; one sandbox gets all of them
 
 constexpr std::array<std::string_view, kTemplateNames> kNames{
@@ -211,6 +213,24 @@ Result<void> check_distinct(const std::vector<CredentialTemplate>& templates) {
   return {};
 }
 
+// A sandbox gets all of them at once.
+Result<void> check_size(const std::vector<CredentialTemplate>& templates) {
+  size_t bytes = 0;
+  for (const CredentialTemplate& one : templates) {
+    for (const TemplateFile& file : one.files) {
+      bytes += file.content.render({}).size();
+    }
+    for (const TemplateVariable& variable : one.variables) {
+      bytes += variable.value.render({}).size();
+    }
+  }
+  if (bytes > kTextsTogetherMax) {
+    return fail_field("templates", "the texts of all templates have more than ", kTextsTogetherMax,
+                      " bytes together");
+  }
+  return {};
+}
+
 Result<void> read_audiences(Reader& reader, CredentialSettings& settings) {
   ASSIGN_OR_RETURN(auto audiences, reader.optional<std::vector<std::string>>("audiences"));
   settings.audiences = std::move(audiences).value_or(std::vector<std::string>{});
@@ -354,6 +374,7 @@ Result<CredentialSettings> parse_credentials(const Object& document,
   }
   RETURN_IF_ERROR(reader.finish());
   RETURN_IF_ERROR(check_distinct(settings.templates));
+  RETURN_IF_ERROR(check_size(settings.templates));
   return settings;
 }
 

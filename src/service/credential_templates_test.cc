@@ -91,6 +91,21 @@ TEST(CredentialTemplates, what_is_wrong_is_named) {
   EXPECT_EQ(field_of(parse("{}", {"nothing"})), "credentials");
 }
 
+TEST(CredentialTemplates, all_texts_together_are_bounded) {
+  constexpr size_t kTextBytes = size_t{64} * 1024;
+  constexpr size_t kFits = 4;
+  for (const size_t count : {kFits, kFits + 1}) {
+    wire::json::Object files;
+    for (size_t i = 0; i < count; ++i) {
+      files["~/" + std::to_string(i)] = std::string(kTextBytes, 'x');
+    }
+    const wire::json::Object one{{"files", std::move(files)}};
+    const wire::json::Object document{{"templates", wire::json::Object{{"a", one}}}};
+    EXPECT_EQ(field_of(parse(wire::json::serialize(document))),
+              count == kFits ? "(fine)" : "templates");
+  }
+}
+
 TEST(CredentialTemplates, the_shipped_ones_are_json_of_what_their_clients_read) {
   const auto settings = parse("{}", {"sandbox", "gatana"});
   ASSERT_TRUE(settings.has_value()) << settings.error().message;
