@@ -31,6 +31,13 @@ def pytest_make_parametrize_id(val, argname):
     return None
 
 
+@pytest.fixture(scope="session", autouse=True)
+def removed():
+    """What instances leave is gone at the end."""
+    yield
+    deployment.finish_removals()
+
+
 @pytest.fixture(scope="session")
 def deployed():
     one = deployment.make_instance(PREFIX, "10.202.0.0/16", 300_000_000)
@@ -172,4 +179,4 @@ def registry(api, tmp_path_factory):
 @pytest.fixture(scope="session")
 def demo_layer() -> bytes:
     """The demo root file system as one layer."""
-    return demo_image.make_tar(deployment.ROOT / "build" / "demo-image").read_bytes()
+    return deployment.demo_tar().read_bytes()

@@ -1,6 +1,7 @@
 """What end-to-end and chaos tests share: an instance of their own, and the API as few calls."""
 
 import atexit
+import concurrent.futures
 import contextlib
 import functools
 import json
@@ -30,6 +31,9 @@ LANE = int(os.environ.get("SANDBOX_TEST_LANE", "0"))
 FIRST_LANE_ID, LANE_IDS = 1_000_000_000, 300_000_000
 FIRST_LANE_NET = 208  # 10.208.0.0/16
 
+remover = concurrent.futures.ThreadPoolExecutor(1)
+removals: dict[Path, concurrent.futures.Future] = {}  # of what instances left, begun or over
+
 
 @functools.cache
 def postgresql_server() -> postgresql.Server:
@@ -55,11 +59,39 @@ def make_instance(name: str, subnet: str, id_base: int, shells: int = 8) -> inst
     if one.state.exists():
         one.purge()
         one.settings = settings
+    for folder in STATE_PARENT.glob(f"{one.state.name}*.gone-*"):
+        if folder not in removals:
+            instance.remove(folder)  # of a run that was killed
     return one
 
 
+def purge(one: instance.Instance) -> None:
+    """Ends it; that its files go is waited for at the end of the run, since hundreds of small ones
+    take seconds."""
+    one.kill()
+    if one.state.exists():
+        gone = one.state.with_name(f"{one.state.name}.gone-{len(removals)}")
+        one.state.rename(gone)
+        removals[gone] = remover.submit(instance.remove, gone)
+
+
+def purge_server(server: postgresql.Server) -> None:
+    """The same of a store's server that nobody uses any more."""
+    removals[server.folder] = remover.submit(server.purge)
+
+
+def finish_removals() -> None:
+    for removal in removals.values():
+        removal.result()
+
+
+@functools.cache
+def demo_tar() -> Path:
+    return demo_image.make_tar(ROOT / "build" / "demo-image")
+
+
 def import_demo_image(one: instance.Instance) -> None:
-    with demo_image.make_tar(ROOT / "build" / "demo-image").open("rb") as tar:
+    with demo_tar().open("rb") as tar:
         status, answer = one.request("POST", f"/images?name={IMAGE}", tar, 300)
     assert status in (200, 201), answer
 
@@ -72,7 +104,7 @@ def running(one: instance.Instance):
         import_demo_image(one)
         yield one
     finally:
-        one.purge()
+        purge(one)
 
 
 def postgresql_fixtures(name: str, subnet: str, id_base: int):
@@ -82,7 +114,7 @@ def postgresql_fixtures(name: str, subnet: str, id_base: int):
     def server():
         one = postgresql.Server()
         yield one
-        one.purge()
+        purge_server(one)
 
     @pytest.fixture(scope="module", name="deployed")
     def deployed(server):
@@ -99,14 +131,16 @@ def postgresql_fixtures(name: str, subnet: str, id_base: int):
 
 
 def eventually(condition, seconds: float = WAIT_SECONDS, what: str = ""):
-    """The first true value of condition(); level-triggered."""
+    """The first true value of condition(); level-triggered. It is asked often at first."""
     deadline = time.monotonic() + seconds
+    pause = 0.005
     while True:
         value = condition()
         if value:
             return value
         assert time.monotonic() < deadline, f"not within {seconds} s: {what or condition}"
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.05)
 
 
 # Read once: a client that reads them anew takes 40 ms of a processor.

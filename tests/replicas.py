@@ -155,8 +155,8 @@ class Group:
         for one in self.gateways[1:]:
             one.gateway.kill()
         if self.gateways:
-            self.gateways[0].purge()
-        self.server.purge()
+            deployment.purge(self.gateways[0])
+        deployment.purge_server(self.server)
 
 
 def seconds_since(moment: float) -> float:

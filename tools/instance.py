@@ -398,14 +398,22 @@ class Instance:
     def purge(self) -> None:
         """Ends everything and deletes the state folder: for tests, and for what a killed run of
         theirs left behind."""
+        self.kill()
+        remove(self.state)
+
+    def kill(self) -> None:
+        """Ends everything at once, and takes away what it has in the kernel."""
         self.load_settings()
         self.ssh.kill()
         self.gateway.kill()
         self.node.kill()
         self.release_kernel_objects()
-        shutil.rmtree(self.state, ignore_errors=True)
-        if self.state.exists():
-            raise InstanceError(f"{self.state} cannot be deleted")
+
+
+def remove(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        raise InstanceError(f"{folder} cannot be deleted")
 
 
 def connect_unix(connection: socket.socket, path: Path) -> None:

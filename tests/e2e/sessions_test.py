@@ -289,7 +289,7 @@ def test_a_follower_keeps_the_sandbox_alive(api):
     made = start(api, box, command="sleep 100")
     with attach(api, box, made):
         eventually(lambda: api.get(f"/sandboxes/{box}/activity").json()["sessions"] == 1)
-        threading.Event().wait(6)  # longer than the lease
+        threading.Event().wait(4)  # longer than the lease
         assert api.state(box) == "ready"
     eventually(lambda: api.state(box) == "absent", what="without a follower the lease ends it")
 

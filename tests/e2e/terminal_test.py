@@ -127,6 +127,6 @@ def test_a_terminal_is_activity(api):
             "authorization": f"Bearer {api.instance.token}"}) as link:
         link.send(b"\0echo here\r")
         eventually(lambda: api.get(f"/sandboxes/{box}/activity").json()["sessions"] == 1)
-        threading.Event().wait(5)  # longer than the lease
+        threading.Event().wait(3)  # longer than the lease
         assert api.state(box) == "ready"
     eventually(lambda: api.state(box) == "absent", what="without a terminal the lease ends it")

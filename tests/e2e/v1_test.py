@@ -14,7 +14,7 @@ ROOT = "/api/v1/sandboxes"
 @pytest.fixture(scope="module")
 def default_image(api):
     """The demo image under the name of the gateway's default."""
-    with deployment.demo_image.make_tar(deployment.ROOT / "build" / "demo-image").open("rb") as tar:
+    with deployment.demo_tar().open("rb") as tar:
         status, answer = api.instance.request("POST", "/images?name=agent", tar, 300)
     assert status in (200, 201), answer
     yield "agent"
