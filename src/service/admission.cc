@@ -173,6 +173,7 @@ model::Amounts Admission::borrowed(const SandboxRow& row) const {
     std::ranges::sort(rows, {},
                       [](const SandboxRow* one) { return std::tie(one->admitted_ms, one->id); });
     std::vector<model::Amounts> holds;
+    holds.reserve(rows.size());
     for (const SandboxRow* one : rows) {
       holds.push_back(model::amounts_of(one->resources));
     }

@@ -91,6 +91,7 @@ Task<Result<void>> Audit::open_spool(std::string file) {
   auto open = [&file, &found] { return AuditSpool::open(file, found); };
   CO_ASSIGN_OR_RETURN(spool_, co_await pool_.run(std::move(open)));
   std::vector<std::string> ids;
+  ids.reserve(found.size());
   for (const auto& unfinished : found) {
     ids.push_back(unfinished.request_id);
   }
