@@ -37,6 +37,7 @@ import json
 import os
 import random
 import re
+import signal
 import socket
 import ssl
 import stat as stat_bits
@@ -143,6 +144,13 @@ class GatewayError(Exception):
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}"
+
+    def __reduce__(self) -> tuple[Any, ...]:  # to other processes, whatever __init__ wants
+        return _bare_error, (type(self), self.args), self.__dict__
+
+
+def _bare_error(kind: type[GatewayError], arguments: tuple[Any, ...]) -> GatewayError:
+    return kind.__new__(kind, *arguments)
 
 
 class InvalidRequest(GatewayError):
@@ -580,7 +588,10 @@ class _OpenSource:
         return isinstance(source, bytes | bytearray | memoryview | str | os.PathLike)
 
     def read(self) -> bytes:
-        return next(self._pieces, b"") if self._file is None else self._file.read(_CHUNK)
+        piece = next(self._pieces, b"") if self._file is None else self._file.read(_CHUNK)
+        if isinstance(piece, str):
+            raise TypeError("a file in text mode, or an iterable of str: it must give bytes")
+        return piece
 
     def pieces(self) -> Iterator[bytes]:
         while piece := self.read():
@@ -1049,8 +1060,15 @@ def _with_query(path: str, query: Mapping[str, Any] | Sequence[tuple[str, Any]])
     return f"{path}?{text}" if text else path
 
 
+def _segment(name: str) -> str:
+    """One name in an address. With these the address would be that of something else."""
+    if name in ("", ".", ".."):
+        raise InvalidRequest(f"{name!r} is no name of anything", code="invalid_field")
+    return quote(name, safe="")
+
+
 def _path(sandbox: str, suffix: str = "") -> str:
-    return f"/sandboxes/{quote(sandbox, safe='')}{suffix}"
+    return f"/sandboxes/{_segment(sandbox)}{suffix}"
 
 
 def _without_none(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -1225,9 +1243,19 @@ def _command_body(command: Command, options: Mapping[str, Any]) -> dict[str, Any
     body = _without_none(options)
     if "env" in body:
         body["env"] = dict(body["env"])
+    if "cwd" in body:
+        body["cwd"] = os.fspath(body["cwd"])
     if isinstance(command, str):
         return {"command": command, **body}
-    return {"argv": [str(word) for word in command], **body}
+    return {"argv": _words(command), **body}
+
+
+def _words(command: Sequence[Any]) -> list[str]:
+    words = [command] if isinstance(command, bytes | bytearray | memoryview) else list(command)
+    for word in words:
+        if word is None or isinstance(word, bytes | bytearray | memoryview):
+            raise TypeError(f"{word!r} in a command: its words are text")
+    return [str(word) for word in words]
 
 
 def _run(sandbox: str, command: Command, stdin: str | Source | None, outputs: _Outputs,
@@ -1353,7 +1381,7 @@ def _feed(path: str, stdin: Source) -> Plan[None]:
 # --------------------------------------------------------------------------------------- sessions
 
 def _session_path(sandbox: str, session: str, suffix: str = "") -> str:
-    return _path(sandbox, f"/sessions/{quote(session, safe='')}{suffix}")
+    return _path(sandbox, f"/sessions/{_segment(session)}{suffix}")
 
 
 def _exited(data: Mapping[str, Any]) -> bool:
@@ -1661,9 +1689,10 @@ class _SandboxCalls:
         return f"<{type(self).__name__} {self.id} {self.state}>"
 
     @_operation
-    def run(self, argv: Command, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-            timeout_sec: float | None = None, check: bool = True, user: str | None = None,
-            stdin: str | Source | None = None, on_stdout: Callable[[Any], Any] | None = None,
+    def run(self, argv: Command, *, cwd: str | os.PathLike[str] | None = None,
+            env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
+            check: bool = True, user: str | None = None, stdin: str | Source | None = None,
+            on_stdout: Callable[[Any], Any] | None = None,
             on_stderr: Callable[[Any], Any] | None = None, text: bool = True,
             container: str | None = None) -> Plan[Result]:
         """Runs a command (a list is argv, a str is `sh -c`); raises CommandError unless it ends
@@ -1674,6 +1703,7 @@ class _SandboxCalls:
         with `text=False`, as bytes. However long the command is silent, the connection shows
         signs of life. When the call is interrupted, so is the command."""
         outputs = _Outputs(on_stdout, on_stderr, text)
+        argv = argv if isinstance(argv, str) else _words(argv)
         result = yield from _run(self.id, argv, stdin, outputs, bool(on_stdout or on_stderr), {
             "cwd": cwd, "env": env or None, "user": user, "timeout_sec": timeout_sec,
             "container": container})
@@ -1682,7 +1712,7 @@ class _SandboxCalls:
         return result
 
     @_operation
-    def exec(self, command: Command, *, cwd: str | None = None,
+    def exec(self, command: Command, *, cwd: str | os.PathLike[str] | None = None,
              env: Mapping[str, str] | None = None, timeout_sec: float | None = None,
              user: str | None = None, stdin: str | Source | None = None,
              on_stdout: Callable[[Any], Any] | None = None,
@@ -1764,7 +1794,7 @@ class _SandboxCalls:
     @_operation
     def stop_container(self, name: str) -> Plan[dict[str, Any]]:
         """Ends what one container of several runs, for good; the others go on."""
-        target = _path(self.id, f"/containers/{quote(name, safe='')}/stop")
+        target = _path(self.id, f"/containers/{_segment(name)}/stop")
         return (yield from _ask_json(_Request("POST", target, repeat=True)))
 
     @_operation
@@ -1826,6 +1856,9 @@ class _SessionCalls:
         `follow` until it ends. Broken connections and restarts of the gateway lose and repeat
         nothing; what has left the log's ring is passed over (`data["log"]`). `stream` may be
         stdout or stderr alone."""
+        if stream not in ("both", "stdout", "stderr"):
+            raise InvalidRequest(f"stream {stream!r} is not both, stdout or stderr",
+                                 code="invalid_field", details={"field": "stream"})
         flow = (_read_log(self._path, offset, follow) if stream == "both" else
                 _one_stream(self._path, offset, follow, stream))
         yield from _chunks(flow, bytes)
@@ -1857,9 +1890,9 @@ class _SessionCalls:
                 raise
 
     @_operation
-    def kill(self, signal: str = "TERM") -> Plan[None]:
-        """Sends that signal to all its processes."""
-        name = signal.removeprefix("SIG")
+    def kill(self, signal: str | signal.Signals = "TERM") -> Plan[None]:
+        """Sends that signal to all its processes: "TERM", "SIGTERM" or signal.SIGTERM."""
+        name = (signal if isinstance(signal, str) else signal.name).removeprefix("SIG")
         yield from _ask(_Request("POST", f"{self._path}/kill", json={"signal": name}))
 
     @_operation
@@ -1897,7 +1930,7 @@ class _SessionsCalls[N]:
         raise NotImplementedError
 
     @_operation
-    def start(self, command: Command, *, cwd: str | None = None,
+    def start(self, command: Command, *, cwd: str | os.PathLike[str] | None = None,
               env: Mapping[str, str] | None = None, user: str | None = None,
               tty: bool | tuple[int, int] = False, stdin: bool = True, name: str | None = None,
               timeout_sec: float | None = None, log_limit_bytes: int | None = None,
@@ -1939,6 +1972,8 @@ class _FileCalls:
                container: str | None = None) -> Plan[dict[str, Any]]:
         """Puts bytes, the file of that path, an open binary file or an iterable of bytes at
         `dest`; makes parents. Answers with path, size and sha256."""
+        if source is None:  # to a request that is no body, and the file would be empty
+            raise TypeError("None is nothing to upload")
         target = _files(self._sandbox, dest, mode=_octal(mode), owner=owner,
                         user=user, container=container)
         return (yield from _ask_json(_Request("PUT", target, source=source,
@@ -2084,7 +2119,7 @@ class _ImageCalls:
         body = _without_none({"pull": reference, "team": team})
         # Pulls of one image are shared, so asking again starts nothing twice.
         state = yield from _ask_json(_Request("POST", "/images", json=body, repeat=True))
-        stream = _follow(f"/images/pulls/{quote(str(state['id']), safe='')}?follow=true")
+        stream = _follow(f"/images/pulls/{_segment(str(state['id']))}?follow=true")
 
         def take(event: _StreamEvent) -> Iterator[_Step]:
             nonlocal state
@@ -2109,7 +2144,7 @@ class _ImageCalls:
 
     @_operation
     def get(self, name: str) -> Plan[Image]:
-        return _read_into(Image, (yield from _get(f"/images/{quote(name, safe='')}")))
+        return _read_into(Image, (yield from _get(f"/images/{_segment(name)}")))
 
     @_operation
     def import_tar(self, source: Source, name: str) -> Plan[Image]:
@@ -2120,7 +2155,7 @@ class _ImageCalls:
 
     @_operation
     def remove(self, name: str) -> Plan[None]:
-        yield from _ask(_Request("DELETE", f"/images/{quote(name, safe='')}", repeat=True))
+        yield from _ask(_Request("DELETE", f"/images/{_segment(name)}", repeat=True))
 
     @_operation
     def gc(self) -> Plan[dict[str, Any]]:
@@ -2177,7 +2212,7 @@ def _wait_build(id: str, timeout: float | None) -> Plan[Build]:
     while True:
         left = _WAIT_STEP if end is None else min(_WAIT_STEP, end - time.monotonic())
         build = _read_into(Build, (yield from _get(
-            f"/builds/{quote(id, safe='')}?wait={max(0, round(left))}",
+            f"/builds/{_segment(id)}?wait={max(0, round(left))}",
             read_timeout=_WAIT_STEP + DEFAULT_TIMEOUT)))
         if build.state == "succeeded":
             return build
@@ -2260,7 +2295,7 @@ class _BuildCalls:
 
     @_operation
     def get(self, id: str) -> Plan[Build]:
-        return _read_into(Build, (yield from _get(f"/builds/{quote(id, safe='')}")))
+        return _read_into(Build, (yield from _get(f"/builds/{_segment(id)}")))
 
     @_operation
     def list(self, *, state: str | None = None, team: str | None = None, all: bool = False,
@@ -2280,17 +2315,17 @@ class _BuildCalls:
     def logs(self, id: str, offset: int = 0) -> Plan[str]:
         """What it has written so far; of one that has ended the last megabyte."""
         response = yield from _ask(_Request(
-            "GET", f"/builds/{quote(id, safe='')}/logs?offset={offset}", repeat=True))
+            "GET", f"/builds/{_segment(id)}/logs?offset={offset}", repeat=True))
         return response.text
 
     @_operation
     def cancel(self, id: str) -> Plan[Build]:
         return _read_into(Build, (yield from _ask_json(
-            _Request("DELETE", f"/builds/{quote(id, safe='')}"))))
+            _Request("DELETE", f"/builds/{_segment(id)}"))))
 
 
 def _team(name: str, suffix: str = "") -> str:
-    return f"/teams/{quote(name, safe='')}{suffix}"
+    return f"/teams/{_segment(name)}{suffix}"
 
 
 class _TeamCalls:
@@ -2340,12 +2375,12 @@ class _TeamCalls:
 
     @_operation
     def add_member(self, name: str, subject: str, role: str = "member") -> Plan[dict[str, Any]]:
-        target = _team(name, f"/members/{quote(subject, safe='')}")
+        target = _team(name, f"/members/{_segment(subject)}")
         return (yield from _ask_json(_Request("PUT", target, json={"role": role}, repeat=True)))
 
     @_operation
     def remove_member(self, name: str, subject: str) -> Plan[None]:
-        yield from _ask(_Request("DELETE", _team(name, f"/members/{quote(subject, safe='')}")))
+        yield from _ask(_Request("DELETE", _team(name, f"/members/{_segment(subject)}")))
 
 
 class _TokenCalls:
@@ -2361,7 +2396,7 @@ class _TokenCalls:
 
     @_operation
     def get(self, id: str) -> Plan[Token]:
-        return _read_into(Token, (yield from _get(f"/tokens/{quote(id, safe='')}")))
+        return _read_into(Token, (yield from _get(f"/tokens/{_segment(id)}")))
 
     @_operation
     def create(self, name: str, scopes: Sequence[str], *, team: str | None = None,
@@ -2375,12 +2410,12 @@ class _TokenCalls:
 
     @_operation
     def revoke(self, id: str) -> Plan[None]:
-        yield from _ask(_Request("DELETE", f"/tokens/{quote(id, safe='')}"))
+        yield from _ask(_Request("DELETE", f"/tokens/{_segment(id)}"))
 
     @_operation
     def limits(self, id: str) -> Plan[dict[str, Any]]:
         """The token's own limits (None: the operator's), and under `effective` what holds."""
-        return (yield from _get(f"/tokens/{quote(id, safe='')}/limits"))
+        return (yield from _get(f"/tokens/{_segment(id)}/limits"))
 
     @_operation
     def set_limits(self, id: str, *, requests_per_sec: int | None = None, burst: int | None = None,
@@ -2390,12 +2425,12 @@ class _TokenCalls:
         body = _without_none({"requests_per_sec": requests_per_sec, "burst": burst,
                               "concurrent_creates": concurrent_creates,
                               "concurrent_streams": concurrent_streams, "body_mb": body_mb})
-        request = _Request("PUT", f"/tokens/{quote(id, safe='')}/limits", json=body)
+        request = _Request("PUT", f"/tokens/{_segment(id)}/limits", json=body)
         return (yield from _ask_json(request))
 
     @_operation
     def reset_limits(self, id: str) -> Plan[None]:
-        yield from _ask(_Request("DELETE", f"/tokens/{quote(id, safe='')}/limits"))
+        yield from _ask(_Request("DELETE", f"/tokens/{_segment(id)}/limits"))
 
 
 class _SignInCalls:
@@ -2413,7 +2448,7 @@ class _SignInCalls:
 
     @_operation
     def end(self, id: str) -> Plan[None]:
-        yield from _ask(_Request("DELETE", f"/sign-ins/{quote(id, safe='')}"))
+        yield from _ask(_Request("DELETE", f"/sign-ins/{_segment(id)}"))
 
     @_operation
     def end_all(self, subject: str | None = None) -> Plan[int]:

@@ -2,9 +2,11 @@
 
 import asyncio
 import base64
+import copy
 import io
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -47,6 +49,61 @@ def test_create_sends_the_fields_and_the_token(gateway, server):
     assert asked.target == "/sandboxes?wait=60"
     assert asked.json() == {"image": "debian", "cpus": 1, "memory_mb": 64, "env": {"A": "1"},
                             "labels": {"k": "v"}, "network": {"mode": "none"}, "lease_sec": 60}
+
+
+def test_a_name_that_would_make_another_address_is_asked_of_nobody(gateway, server):
+    """httpx makes "/teams/a" of "/teams/a/members/..", and that would be deleted."""
+    sandbox = box(gateway, server)
+    for name in ("", ".", ".."):
+        for call in (gateway.get, sandbox.sessions.get, gateway.images.get, gateway.images.remove,
+                     gateway.builds.get, gateway.builds.cancel, gateway.teams.get,
+                     gateway.teams.delete, gateway.tokens.get, gateway.tokens.revoke,
+                     gateway.sign_ins.end, lambda x: gateway.teams.remove_member("a", x),
+                     lambda x: gateway.teams.add_member("a", x, "member")):
+            with pytest.raises(sdk.InvalidRequest, match="is no name of anything"):
+                call(name)
+    assert not server.seen
+
+
+def test_errors_go_to_other_processes_and_come_back_as_they_were():
+    result = sdk.Result(exit_code=3, stdout_bytes=b"o", stderr_bytes=b"e", duration_ms=1)
+    made = [sdk.CommandError(["a", "b"], result), sdk.UnsafeArchive("n", "is bad"),
+            sdk.SandboxFailed("m", code="image_not_found", data={"id": "x"})]
+    kinds = [sdk.GatewayError]
+    while kinds:
+        kind = kinds.pop()
+        kinds += kind.__subclasses__()
+        if kind not in map(type, made):
+            made.append(kind("m", code="c", status=400, details={"a": 1}, request_id="r"))
+    for error in made:
+        for same in (pickle.loads(pickle.dumps(error)), copy.copy(error)):
+            assert type(same) is type(error)
+            assert (str(same), vars(same)) == (str(error), vars(error))
+
+
+def test_a_command_is_words_and_its_failure_is_told_whatever_they_were(gateway, server):
+    sandbox = box(gateway, server)
+    server.add(ran(1), ran(1))
+    for words in (["sleep", 1, Path("/x")], (word for word in ("sleep", "1", "/x"))):
+        with pytest.raises(sdk.CommandError, match="sleep 1 /x"):
+            sandbox.run(words, cwd=Path("/tmp"))
+        asked = server.seen.pop().json()
+        assert (asked["argv"], asked["cwd"]) == (["sleep", "1", "/x"], "/tmp")
+    for call in (sandbox.run, sandbox.exec, sandbox.sessions.start):
+        for wrong in (b"echo", ["echo", b"a"], ["echo", None]):
+            with pytest.raises(TypeError):
+                call(wrong)
+    assert not server.seen
+
+
+def test_what_is_not_bytes_is_not_sent_as_if_it_were(gateway, server, tmp_path):
+    sandbox = box(gateway, server)
+    with pytest.raises(TypeError, match="nothing to upload"):
+        sandbox.fs.upload(None, "/x")
+    assert not server.seen
+    for wrong in (io.StringIO("abc"), ["a", "b"]):
+        with pytest.raises(TypeError, match="must give bytes"):
+            sdk._OpenSource(wrong).read()
 
 
 def test_teams_and_tokens_are_asked_for_as_the_api_has_them(gateway, server):

@@ -5,6 +5,7 @@ import base64
 import contextvars
 import dataclasses
 import json
+import signal
 import threading
 import time
 
@@ -145,12 +146,22 @@ def test_a_session_that_was_looked_up_asks_where_its_input_is(box, server):
     assert server.seen[2].target.endswith("offset=7")
 
 
+def test_signals_go_by_name_and_a_stream_that_is_none_is_no_empty_log(session, server):
+    server.add(*[Answer(204)] * 3)
+    for name in ("INT", "SIGINT", signal.SIGINT):
+        session.kill(name)
+        assert server.seen.pop().json() == {"signal": "INT"}
+    with pytest.raises(sdk.InvalidRequest):
+        list(session.logs(stream="stdlog"))
+    assert not server.seen
+
+
 def test_the_rest_of_a_session(session, box, server):
     server.add(Answer(204), Answer(204), Answer.json({"offset": 0}), Answer.json(RUNNING),
                Answer.json(exited(0, 7)), Answer.error(409, "session_exited"),
                Answer.error(404, "not_found"), Answer.json({"items": [RUNNING],
                                                             "next_cursor": None}))
-    session.kill("SIGINT")
+    session.kill(signal.SIGINT)
     session.resize(80, 25)
     session.close_stdin()
     assert session.wait() == 7 and session.exit_code == 7
