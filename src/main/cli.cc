@@ -1,9 +1,11 @@
 // The program `sandbox`: a client of the gateway's public API.
 #include <unistd.h>
 
+#include "base/standard_streams.h"
 #include "cli/application.h"
 
 int main(int argc, char** argv) {
+  base::hold_standard_streams();
   const std::vector<std::string> words(argv + (argc > 0 ? 1 : 0), argv + argc);
   auto interrupt = cli::Interrupt::open();
   if (!interrupt) {

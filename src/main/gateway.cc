@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/standard_streams.h"
 #include "base/sys.h"
 #include "config/command_line.h"
 #include "config/gateway_options.h"
@@ -547,6 +548,7 @@ Result<bool> run_gateway(const config::Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  base::hold_standard_streams();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   if (arguments == std::vector<std::string>{"--list-fault-points"}) {
     for (const char* name : kFaultPoints) {

@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/standard_streams.h"
 #include "base/sys.h"
 #include "base/text.h"
 #include "config/command_line.h"
@@ -141,6 +142,7 @@ int serve(node::NodeOptions options) {
 }  // namespace
 
 int main(int count, char** values) {
+  base::hold_standard_streams();
   const std::vector<std::string> arguments(values + 1, values + count);
   if (arguments == std::vector<std::string>{"--list-fault-points"}) {
     for (const char* name : node::kFaultPoints) {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/standard_streams.h"
 #include "base/sys.h"
 #include "config/command_line.h"
 #include "config/ssh_options.h"
@@ -81,6 +82,7 @@ Result<void> run(const config::Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  base::hold_standard_streams();
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   const auto variable = [](const std::string& name) { return ::getenv(name.c_str()); };
   const auto asked = config::read_command_line(config::ssh_program(), arguments, variable, nullptr);

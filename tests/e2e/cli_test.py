@@ -6,6 +6,8 @@ import signal
 import stat
 import subprocess
 
+import pytest
+
 from deployment import IMAGE, eventually
 
 
@@ -56,6 +58,22 @@ def test_login_writes_a_private_file(deployed, sandbox_cli, tmp_path):
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert files and all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in files)
     assert sandbox_cli("list", env=empty).returncode == 0
+
+
+@pytest.mark.parametrize("closed, code", [("<&-", 0), (">&-", 125), ("2>&-", 0),
+                                          ("<&- 2>&-", 0), ("<&- >&- 2>&-", 125)])
+def test_closed_standard_streams_are_nobody_elses(sandbox_cli, shared_box, closed, code):
+    """A socket or a signal's descriptor in their place was written into, or waited for."""
+    for words in ("list", f"exec {shared_box} -- sh -c 'cat; echo out'",
+                  f"sessions list {shared_box}", f"cp {shared_box}:/etc/hostname -"):
+        done = subprocess.run(["sh", "-c", f"exec {sandbox_cli.program} {words} {closed}"],
+                              env=sandbox_cli.environment, stdout=subprocess.PIPE, timeout=60,
+                              stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+        assert done.returncode == code, (words, done)
+    lost = subprocess.run(["sh", "-c", f"exec {sandbox_cli.program} exec {shared_box} -- "
+                           "sh -c 'echo error >&2' 2>&-"], env=sandbox_cli.environment,
+                          stdin=subprocess.DEVNULL, timeout=60, check=False)
+    assert lost.returncode == 125
 
 
 def test_images_and_version(sandbox_cli):
