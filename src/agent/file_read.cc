@@ -20,6 +20,7 @@
 #include "agent/open_path.h"
 #include "agent/tar_send.h"
 #include "base/sys.h"
+#include "wire/entity_tag.h"
 
 namespace agent {
 namespace {
@@ -176,7 +177,7 @@ net::Task<Result<void>> read_file(Agent& agent, net::Stream& client,
   CO_ASSIGN_OR_RETURN(const OpenedFile opened, open_file(wanted));
   const std::string tag = entity_tag(opened.status);
   const std::string* known = request.find("if-none-match");
-  if (known != nullptr && *known == tag) {
+  if (known != nullptr && wire::http::names_tag(*known, tag)) {
     HeadBuilder head = HeadBuilder::response(304);
     add_metadata(head, opened.status);
     co_return co_await client.write_all(head.finish(), kWritePatience);

@@ -92,6 +92,9 @@ TEST(Files, head_ranges_and_conditions) {
   EXPECT_EQ(past.header("content-range"), "bytes */10");
   EXPECT_EQ(get("range: lines=1-2\r\n").body, "0123456789");
   EXPECT_EQ(get("if-none-match: " + head.header("etag") + "\r\n").status, 304);
+  EXPECT_EQ(get("if-none-match: \"a\", W/" + head.header("etag") + "\r\n").status, 304);
+  EXPECT_EQ(get("if-none-match: *\r\n").status, 304);
+  EXPECT_EQ(get("if-none-match: \"a\"\r\n").status, 200);
   EXPECT_EQ(get("if-range: \"other\"\r\nrange: bytes=0-1\r\n").status, 200);
 }
 

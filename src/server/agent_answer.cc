@@ -36,8 +36,10 @@ Task<void> drain_client(net::Stream& client) {
 Task<Result<void>> relay_bytes(Exchange& exchange, AgentChannel& channel,
                                const wire::http::Response& response, HeadBuilder head,
                                base::Milliseconds patience, LookAtBody look) {
-  const bool is_chunked =
-      response.body == BodyKind::chunked || response.body == BodyKind::until_close;
+  // The answer to a HEAD has no body, and says how the one of a GET would come.
+  const bool is_chunked = response.body == BodyKind::chunked ||
+                          response.body == BodyKind::until_close ||
+                          response.find("transfer-encoding") != nullptr;
   if (is_chunked) {
     head.add_chunked();
   } else if (response.status != kNotModified) {

@@ -4,6 +4,7 @@
 #include "server/content_coding.h"
 #include "server/embedded_files.h"
 #include "server/handlers.h"
+#include "wire/entity_tag.h"
 
 namespace server {
 namespace {
@@ -48,17 +49,6 @@ std::string text_of(const EmbeddedFile& file) {
   return text;
 }
 
-// Whether If-None-Match has this tag (RFC 9110 13.1.2: compared without a leading W/).
-bool has_tag(std::string_view if_none_match, std::string_view etag) {
-  return std::ranges::any_of(base::split(if_none_match, ','), [&](std::string_view part) {
-    part = base::trim(part);
-    if (part.starts_with("W/")) {
-      part.remove_prefix(2);
-    }
-    return part == etag || part == "*";
-  });
-}
-
 Task<Result<void>> answer_docs(Exchange& exchange, std::string_view name) {
   const EmbeddedFile* file = find_file(docs_files(), name);
   if (file == nullptr) {
@@ -68,7 +58,7 @@ Task<Result<void>> answer_docs(Exchange& exchange, std::string_view name) {
         : base::fail(ErrorCode::not_found, "there is no such file");
   }
   const std::string* known = exchange.request().find("if-none-match");
-  const bool is_known = known != nullptr && has_tag(*known, file->etag);
+  const bool is_known = known != nullptr && wire::http::names_tag(*known, file->etag);
   const int status = is_known ? kNotModified : kOk;
   auto head = exchange.start_head(status);
   head.add("etag", file->etag)

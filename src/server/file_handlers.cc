@@ -67,7 +67,23 @@ Task<Result<void>> get_file(Application& application, Exchange& exchange) {
                                      is_list || is_stat ? FileAnswer::json : FileAnswer::bytes);
 }
 
+// What would make it another upload than that of the whole file, whatever is there: not built, and
+// to go on without it would lose what it is there to save.
+Result<void> check_put_conditions(const Exchange& exchange) {
+  for (const std::string_view name :
+       {"content-range", "if-match", "if-none-match", "if-unmodified-since"}) {
+    if (exchange.request().find(name) != nullptr) {
+      return std::unexpected(
+          base::Error{.code = base::ErrorCode::not_supported,
+                      .message = base::cat("an upload replaces the whole file: it takes no ", name),
+                      .details = {{"field", std::string(name)}}});
+    }
+  }
+  return {};
+}
+
 Task<Result<void>> put_file(Application& application, Exchange& exchange) {
+  CO_RETURN_IF_ERROR(check_put_conditions(exchange));
   CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files",
                                                {"container", "path", "user", "mode", "owner", "tar",
                                                 "preserve_owner"}));

@@ -204,6 +204,21 @@ TEST_F(Relay, a_chunked_upload_arrives) {
   EXPECT_EQ(gateway.call("GET", "/sandboxes/" + id + "/files?path=/c").body, "hello world");
 }
 
+TEST_F(Relay, an_upload_with_a_condition_is_refused_and_not_done_without_it) {
+  const std::string target = "/sandboxes/" + id + "/files?path=/c";
+  EXPECT_EQ(gateway.call("PUT", target, "before").status, 200);
+  for (const std::string_view line :
+       {"content-range: bytes 0-3/9", "if-match: \"a\"", "if-none-match: *",
+        "if-unmodified-since: Mon, 30 Nov 2026 22:31:36 GMT"}) {
+    std::string bytes = gateway.head("PUT", target, 4);
+    bytes.insert(bytes.find("content-length"), base::cat(line, "\r\n"));
+    const Reply reply = gateway.call_raw(bytes + "some", "PUT");
+    EXPECT_EQ(reply.status, 422) << line;
+    EXPECT_EQ(reply.code(), "not_supported") << line;
+  }
+  EXPECT_EQ(gateway.call("GET", target).body, "before");
+}
+
 TEST_F(Relay, file_paths_are_checked) {
   const std::string files = "/sandboxes/" + id + "/files";
   EXPECT_EQ(gateway.call("GET", files).code(), "missing_field");
