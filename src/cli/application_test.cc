@@ -64,6 +64,42 @@ TEST_F(Application, errors_of_the_gateway_are_one_line) {
   EXPECT_EQ(error_, "sandbox: error: not_found: no\\x0asuch sandbox\n");
 }
 
+TEST_F(Application, a_name_that_would_make_another_address_is_asked_of_nobody) {
+  ScriptedServer server({});
+  for (const std::string name : {"", ".", ".."}) {
+    for (const std::vector<std::string>& words : {std::vector<std::string>{"get", name},
+                                                  {"rm", name},
+                                                  {"exec", name, "--", "true"},
+                                                  {"shell", name},
+                                                  {"shell", "--container", "db", name},
+                                                  {"events", "-f", name},
+                                                  {"sessions", "rm", "sbx-1", name},
+                                                  {"image", "rm", name},
+                                                  {"token", "revoke", name},
+                                                  {"team", "delete", name},
+                                                  {"team", "members", "t", "--remove", name}}) {
+      EXPECT_EQ(run(server, words), 125);
+      EXPECT_TRUE(error_.contains(base::cat("'", name, "' is no name of anything"))) << error_;
+    }
+  }
+  EXPECT_TRUE(server.seen().empty());
+}
+
+TEST_F(Application, what_json_cannot_hold_is_told_before_it_is_sent) {
+  ScriptedServer server({});
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"exec", "sbx-1", "--", "echo", "\xff"},
+        {"exec", "sbx-1", "-e", "A=\xff", "--", "env"},
+        {"exec", "sbx-1", "-w", "/\xff", "--", "pwd"},
+        {"sessions", "start", "sbx-1", "--", "echo", "\xff"},
+        {"create", "debian", "-l", "a=\xff"},
+        {"run", "debian", "-e", "A=\xff", "--", "env"}}) {
+    EXPECT_EQ(run(server, words), 125);
+    EXPECT_TRUE(error_.contains("invalid_field") && error_.contains("UTF-8")) << error_;
+  }
+  EXPECT_TRUE(server.seen().empty());
+}
+
 TEST_F(Application, rm_deletes_all_it_can_and_tells_of_the_rest) {
   ScriptedServer server({{.status = 202},
                          {.status = 404, .body = R"({"error":{"code":"not_found","message":"m"}})"},

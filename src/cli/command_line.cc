@@ -53,14 +53,18 @@ Result<void> attach_command(const std::string& name, Storage& storage, bool has_
   return {};
 }
 
-Result<std::pair<int64_t, std::string>> split_unit(std::string_view text, std::string_view what) {
+constexpr std::string_view kSizeForms = "write 512, 512m or 2g";
+constexpr std::string_view kTimeForms = "write 90, 90s, 30m, 2h or 1d";
+
+Result<std::pair<int64_t, std::string>> split_unit(std::string_view text, std::string_view what,
+                                                   std::string_view forms) {
   size_t digits = 0;
   while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') {
     ++digits;
   }
   const auto number = base::parse_number<int64_t>(text.substr(0, digits));
   if (!number || *number <= 0) {
-    return base::fail_field(what, "'", text, "' is not a ", what);
+    return base::fail_field(what, "'", text, "' is not a ", what, ": ", forms);
   }
   return std::pair{*number, base::lower(text.substr(digits))};
 }
@@ -75,6 +79,23 @@ Result<int64_t> scaled(int64_t number, int64_t factor, std::string_view text) {
 std::string one_line(std::string text) {
   std::ranges::replace(text, '\n', ' ');
   return text;
+}
+
+std::string describe_mistake(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string name = full_name(&app);
+  const std::string program = app.get_parent() == nullptr ? "sandbox" : base::cat("sandbox ", name);
+  const auto left = app.remaining();  // CLI11's own message has them backwards
+  if (app.get_require_subcommand_min() > 0 && app.get_subcommands().empty()) {
+    return left.empty()
+               ? base::cat("'", program, "' needs a command: '", program, " --help' lists them")
+               : base::cat("'", program, "' has no command '", left.front(), "': '", program,
+                           " --help' lists them");
+  }
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !left.empty()) {
+    return base::cat("'", program, "' does not know what to do with '", left.front(), "'",
+                     word_before_command(name).empty() ? "" : " (the command stands behind --)");
+  }
+  return one_line(error.what());
 }
 
 OptionInfo describe_option(const CLI::Option& option) {
@@ -137,11 +158,7 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& wor
   } catch (const CLI::CallForHelp&) {
     return ParsedCommandLine{.invocation = ShowText{deepest_parsed(root)->help()}};
   } catch (const CLI::ParseError& error) {
-    const std::string name = full_name(deepest_parsed(root));
-    const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
-    return base::fail_field(
-        "arguments", one_line(error.what()),
-        !word_before_command(name).empty() && extra ? " (the command stands behind --)" : "");
+    return base::fail_field("arguments", describe_mistake(*deepest_parsed(root), error));
   }
   const std::string name = full_name(deepest_parsed(root));
   RETURN_IF_ERROR(attach_command(name, storage, has_separator, argv));
@@ -150,7 +167,7 @@ Result<ParsedCommandLine> parse_command_line(const std::vector<std::string>& wor
 }
 
 Result<int64_t> parse_megabytes(std::string_view text) {
-  ASSIGN_OR_RETURN(const auto parts, split_unit(text, "size"));
+  ASSIGN_OR_RETURN(const auto parts, split_unit(text, "size", kSizeForms));
   const auto& [number, unit] = parts;
   if (unit.empty() || unit == "m" || unit == "mb" || unit == "mib") {
     return number;
@@ -161,7 +178,7 @@ Result<int64_t> parse_megabytes(std::string_view text) {
   if (unit == "t" || unit == "tb" || unit == "tib") {
     return scaled(number, 1024 * 1024, text);
   }
-  return base::fail_field("size", "'", text, "' is not a size: write 512, 512m or 2g");
+  return base::fail_field("size", "'", text, "' is not a size: ", kSizeForms);
 }
 
 Result<PortPair> parse_port_pair(std::string_view text) {
@@ -177,7 +194,7 @@ Result<PortPair> parse_port_pair(std::string_view text) {
 }
 
 Result<int64_t> parse_seconds(std::string_view text) {
-  ASSIGN_OR_RETURN(const auto parts, split_unit(text, "time"));
+  ASSIGN_OR_RETURN(const auto parts, split_unit(text, "time", kTimeForms));
   const auto& [number, unit] = parts;
   if (unit.empty() || unit == "s") {
     return number;
@@ -191,7 +208,7 @@ Result<int64_t> parse_seconds(std::string_view text) {
   if (unit == "d") {
     return scaled(number, 24 * 60 * 60, text);
   }
-  return base::fail_field("time", "'", text, "' is not a time: write 90, 90s, 30m, 2h or 1d");
+  return base::fail_field("time", "'", text, "' is not a time: ", kTimeForms);
 }
 
 std::vector<CommandInfo> describe_commands() {

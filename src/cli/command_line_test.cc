@@ -194,6 +194,33 @@ TEST(CommandLine, wrong_values_are_refused_on_one_line) {
   }
 }
 
+TEST(CommandLine, a_mistake_is_told_by_the_word_that_is_wrong) {
+  const std::pair<std::vector<std::string>, std::string_view> rows[] = {
+      {{"nothing", "at", "all"}, "'sandbox' has no command 'nothing': 'sandbox --help' lists them"},
+      {{"-o", "json"}, "'sandbox' needs a command: 'sandbox --help' lists them"},
+      {{"sessions", "stop", "a"},
+       "'sandbox sessions' has no command 'stop': 'sandbox sessions --help' lists them"},
+      {{"image"}, "'sandbox image' needs a command: 'sandbox image --help' lists them"},
+      {{"exec", "sbx-1", "ls", "-la"},
+       "'sandbox exec' does not know what to do with 'ls' (the command stands behind --)"},
+      {{"me", "--quick", "now"}, "'sandbox me' does not know what to do with '--quick'"},
+      {{"list", "--limit", "0"}, "--limit: '0' is not a whole number from 1 on"},
+      {{"builds", "--limit", "-1"}, "--limit: '-1' is not a whole number from 1 on"},
+      {{"audit", "--limit", "1.5"}, "--limit: '1.5' is not a whole number from 1 on"},
+      {{"files", "ls", "a", "/", "--depth", "x"}, "--depth: 'x' is not a whole number from 1 on"},
+      {{"sessions", "logs", "a", "b", "--offset", "-1"},
+       "--offset: '-1' is not a whole number from 0 on"},
+      {{"sessions", "attach", "a", "b", "--offset", "-1"},
+       "--offset: '-1' is not a whole number from 0 on"},
+      {{"token", "limits", "a", "--rate", "-1"}, "--rate: '-1' is not a whole number from 0 on"},
+      {{"exec", "a", "--timeout", "0", "--", "b"},
+       "--timeout: '0' is not a time: write 90, 90s, 30m, 2h or 1d"},
+      {{"create", "a", "--memory", "0"}, "--memory-mb: '0' is not a size: write 512, 512m or 2g"}};
+  for (const auto& [words, message] : rows) {
+    EXPECT_TRUE(refusal(words).ends_with(message)) << refusal(words);
+  }
+}
+
 TEST(CommandLine, dash_is_a_path) {
   const auto options = parsed<CopyOptions>({"cp", "-", "sbx-1:/a"});
   EXPECT_EQ(options.source, "-");

@@ -75,7 +75,7 @@ void add_lifecycle_commands(CLI::App& root, Storage& to) {
   list->add_option("--owner", to.list.owner, "Only of that owner")->option_text("NAME");
   list->add_option("--team", to.list.team, "Only of that team")->option_text("TEAM");
   list->add_option("--limit", to.list.limit, "At most that many")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_from(1))
       ->option_text("N");
   list->add_flag("-a,--all", to.list.all, "Deleted ones too");
   list->add_flag("--all-teams", to.list.all_teams, "Of all teams");
@@ -150,7 +150,7 @@ void add_other_commands(CLI::App& root, Storage& to) {
   auto* builds = add_command(root, to, to.build_list, "builds", "List image builds, newest first");
   builds->add_option("--team", to.build_list.team, "Only of that team")->option_text("TEAM");
   builds->add_option("--limit", to.build_list.limit, "At most that many")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_from(1))
       ->option_text("N");
   builds->add_flag("--all-teams", to.build_list.all_teams, "Of all teams");
   builds->add_flag("-q,--quiet", to.build_list.quiet, "Ids only");

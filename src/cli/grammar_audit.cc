@@ -48,7 +48,7 @@ void add_audit_commands(CLI::App& root, Storage& to) {
   audit->add_option("ID", to.audit.id, "Sandbox id; without it: of the team");
   add_filter(*audit, to.audit.filter);
   audit->add_option("--limit", to.audit.limit, "At most that many (default 100)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_from(1))
       ->option_text("N");
 
   auto* lines = add_command(*audit, to, to.audit_export, "export",

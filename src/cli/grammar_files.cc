@@ -23,7 +23,7 @@ void add_file_commands(CLI::App& root, Storage& to) {
   add_target(*list, to.file_list.sandbox);
   add_path(*list, to.file_list.path);
   list->add_option("--depth", to.file_list.depth, "Folders below it, too (default 1)")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_from(1))
       ->option_text("N");
   list->add_flag("-q,--quiet", to.file_list.names_only, "Paths only");
   add_user(*list, to.file_list.user);

@@ -26,6 +26,16 @@ void add_global(CLI::App& app, Storage& to) {
 
 }  // namespace
 
+CLI::Validator whole_from(int64_t least) {
+  const auto check = [least](const std::string& text) {
+    const auto number = base::parse_number<int64_t>(text);
+    return number && *number >= least
+               ? std::string()
+               : base::cat("'", text, "' is not a whole number from ", least, " on");
+  };
+  return {check, ""};
+}
+
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& to,
                           const std::string& help, const std::string& value) {
   return app.add_option(names, to, help)

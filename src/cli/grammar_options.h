@@ -37,6 +37,8 @@ CLI::Option* add_parsed(CLI::App& app, const std::string& name, Parse parse, Tar
   return app.add_option_function<std::string>(name, store, help);
 }
 
+// Whole numbers, not below `least`.
+CLI::Validator whole_from(int64_t least);
 // One option that may be given several times, one value each.
 CLI::Option* add_repeated(CLI::App& app, const std::string& names, std::vector<std::string>& to,
                           const std::string& help, const std::string& value);

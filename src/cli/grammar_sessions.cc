@@ -47,6 +47,7 @@ void add_reading(CLI::App& group, Storage& to) {
   add_session(*logs, to.session_logs.sandbox, to.session_logs.session);
   logs->add_flag("-f,--follow", to.session_logs.follow, "Go on until it ends");
   logs->add_option("--offset", to.session_logs.offset, "From that byte of its output on")
+      ->check(whole_from(0))
       ->option_text("BYTES");
   logs->add_option("--stream", to.session_logs.stream, "both, stdout or stderr (default both)")
       ->check(CLI::IsMember(kStreams))
@@ -64,6 +65,7 @@ void add_session_commands(CLI::App& root, Storage& to) {
   auto* attach = add_command(*sessions, to, to.session_attach, "attach", "See and type along");
   add_session(*attach, to.session_attach.sandbox, to.session_attach.session);
   attach->add_option("--offset", to.session_attach.offset, "From that byte of its output on")
+      ->check(whole_from(0))
       ->option_text("BYTES");
   attach->add_flag_callback(
       "-n,--no-stdin", [&to] { to.session_attach.read_input = false; },

@@ -85,7 +85,7 @@ void add_token_group(CLI::App& root, Storage& to) {
                              "Show or set what one token may ask for (0: no limit)");
   limits->add_option("ID", to.token_limits.id, "Token id")->required();
   const auto add_limit = [&](const char* name, std::optional<int64_t>& value, const char* help) {
-    limits->add_option(name, value, help)->check(CLI::NonNegativeNumber)->option_text("N");
+    limits->add_option(name, value, help)->check(whole_from(0))->option_text("N");
   };
   add_limit("--rate", to.token_limits.rate, "Requests a second");
   add_limit("--burst", to.token_limits.burst, "Requests at once");

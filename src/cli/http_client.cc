@@ -265,6 +265,16 @@ std::string host_of(std::string_view url) {
   return base::lower(rest.substr(0, rest.find(':')));
 }
 
+Result<void> check_request(const HttpRequest& request) {
+  RETURN_IF_ERROR(check_target(request.target));
+  const auto is_json = [](const auto& header) { return header.second == "application/json"; };
+  if (std::ranges::any_of(request.headers, is_json) && !base::is_utf8(request.body)) {
+    return base::fail_field("arguments",
+                            "arguments, variables and names must be UTF-8: the API takes text");
+  }
+  return {};
+}
+
 }  // namespace
 
 const std::string* HttpResponse::find(std::string_view name) const {
@@ -286,6 +296,7 @@ Result<HttpResponse> HttpClient::send(const HttpRequest& request, const BodySink
   if (!request.ignore_signals) {
     RETURN_IF_ERROR(interrupt_.check());
   }
+  RETURN_IF_ERROR(check_request(request));
   Transfer transfer{
       .request = request, .sink = sink, .observer = observer, .interrupt = interrupt_};
   attach(transfer);

@@ -31,4 +31,16 @@ std::string request_target(std::string_view target) {
                    "container=", container);
 }
 
+Result<void> check_target(std::string_view target) {
+  const std::string address = request_target(target);
+  const std::string_view path = std::string_view(address).substr(0, address.find('?'));
+  const auto segments = base::split(path.substr(path.starts_with('/') ? 1 : 0), '/');
+  for (const std::string_view name : segments) {
+    if (name.empty() || name == "." || name == "..") {
+      return base::fail_field("arguments", "'", name, "' is no name of anything");
+    }
+  }
+  return {};
+}
+
 }  // namespace cli

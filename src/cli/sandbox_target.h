@@ -4,7 +4,11 @@
 #include <string>
 #include <string_view>
 
+#include "base/error.h"
+
 namespace cli {
+
+using base::Result;
 
 // A sandbox, or one of its containers.
 struct SandboxTarget {
@@ -18,5 +22,8 @@ std::string sandbox_target(const SandboxTarget& sandbox, std::string_view suffix
 std::string sandbox_target(std::string_view id, std::string_view suffix = "");
 // As it is sent: of "/sandboxes/ID%2FCONTAINER/…" the container is a parameter.
 std::string request_target(std::string_view target);
+// Refuses one with an empty name, "." or ".." in its path: what resolves addresses on the way
+// (libcurl, proxies) would make a request about something else of it.
+Result<void> check_target(std::string_view target);
 
 }  // namespace cli

@@ -364,6 +364,13 @@ TEST_F(SessionCommands, write_kill_resize_and_rm_are_one_request_each) {
   }
 }
 
+TEST_F(SessionCommands, logs_behind_the_end_are_an_error_and_no_empty_output) {
+  ScriptedServer server({{.body = std::string(kSession)}, {.body = std::string(kSession)}});
+  EXPECT_EQ(run(server, {"sessions", "logs", "sbx-1", "s-1", "--offset", "4"}), 125);
+  EXPECT_TRUE(error_.contains("range_not_satisfiable: the session's output ends at 3")) << error_;
+  EXPECT_EQ(run(server, {"sessions", "logs", "sbx-1", "s-1", "--offset", "3"}), 0) << error_;
+}
+
 TEST_F(SessionCommands, list_and_get_show_what_is_known) {
   const std::string session =
       R"({"id":"s-1","name":"web","state":"exited","exit_code":137,"signal":"KILL",)"

@@ -32,6 +32,7 @@ UrlParts split_url(std::string_view url) {
 Result<Upgrade> Upgrade::begin(const Endpoint& endpoint, std::string target,
                                std::string_view protocol, const Headers& headers,
                                Interrupt& interrupt) {
+  RETURN_IF_ERROR(check_target(target));
   ASSIGN_OR_RETURN(auto connection, Connection::open(endpoint, interrupt));
   const UrlParts url = split_url(endpoint.url);
   auto request = wire::http::HeadBuilder::request("GET", url.prefix + request_target(target));

@@ -64,6 +64,9 @@ Result<int> session_logs(Context& context, const SessionLogsOptions& options) {
   const std::string target = session_target(options.sandbox, options.session);
   ASSIGN_OR_RETURN(const auto session, context.api.get_object(target));
   ASSIGN_OR_RETURN(const uint64_t end, log_field(session, "end_offset"));
+  if (options.offset > end) {
+    return fail(ErrorCode::range_not_satisfiable, "the session's output ends at ", end);
+  }
   OutputQueue output(context.console);
   if (options.stream != "both") {
     output.show_only(options.stream == "stderr" ? Channel::error : Channel::output);
