@@ -64,4 +64,12 @@ Result<Config> parse_config(std::string_view text) {
   return config;
 }
 
+std::string from_workdir(const Config& config, std::string_view path) {
+  if (path.empty()) {
+    return config.workdir;
+  }
+  const std::string_view between = config.workdir.ends_with('/') ? "" : "/";
+  return path.starts_with('/') ? std::string(path) : base::cat(config.workdir, between, path);
+}
+
 }  // namespace agent

@@ -46,5 +46,7 @@ struct Config {
 
 // Unknown fields are ignored: a newer node may start an older agent.
 Result<Config> parse_config(std::string_view text);
+// From the working directory on where the path is relative; an empty one is that folder.
+std::string from_workdir(const Config& config, std::string_view path);
 
 }  // namespace agent

@@ -67,7 +67,7 @@ Result<std::string> absolute_path(const Agent& agent, std::string_view field, st
   if (value.find('\0') != std::string::npos) {
     return field_error(ErrorCode::path_invalid, field, base::cat("'", field, "' holds NUL"));
   }
-  return value.starts_with('/') ? std::move(value) : base::cat(agent.config.workdir, "/", value);
+  return from_workdir(agent.config, value);
 }
 
 Result<void> set_depth(FileRequest& out, std::string_view value) {

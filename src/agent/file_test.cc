@@ -98,6 +98,13 @@ TEST(Files, head_ranges_and_conditions) {
   EXPECT_EQ(get("if-range: \"other\"\r\nrange: bytes=0-1\r\n").status, 200);
 }
 
+TEST(Files, relative_paths_begin_at_the_working_directory) {
+  EXPECT_EQ(from_workdir({.workdir = "/"}, "a/b"), "/a/b");
+  EXPECT_EQ(from_workdir({.workdir = "/work"}, "a"), "/work/a");
+  EXPECT_EQ(from_workdir({.workdir = "/work"}, ""), "/work");
+  EXPECT_EQ(from_workdir({.workdir = "/work"}, "/a"), "/a");
+}
+
 // FI-01
 TEST(Files, links_are_followed_but_no_magic_ones) {
   const TestAgent agent;

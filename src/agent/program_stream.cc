@@ -31,10 +31,7 @@ bool is_gone(int socket) {
 Result<void> check_folder(Agent& agent, const CommandRequest& request) {
   ASSIGN_OR_RETURN(const Identity identity,
                    agent.accounts.find(request.user.value_or(agent.config.user)));
-  const std::string& workdir = agent.config.workdir;
-  const std::string folder = request.cwd.empty()            ? workdir
-                             : request.cwd.starts_with('/') ? request.cwd
-                                                            : base::cat(workdir, "/", request.cwd);
+  const std::string folder = from_workdir(agent.config, request.cwd);
   const ActingAs acting(identity);
   const base::Fd opened(::open(folder.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   if (!opened) {

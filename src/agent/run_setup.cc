@@ -23,13 +23,6 @@ Environment merge_environment(const Agent& agent, const CommandRequest& request,
   return merged;
 }
 
-std::string absolute_folder(const Agent& agent, const std::string& cwd) {
-  if (cwd.empty()) {
-    return agent.config.workdir;
-  }
-  return cwd.starts_with('/') ? cwd : base::cat(agent.config.workdir, "/", cwd);
-}
-
 // The script as a memory file that a shell reads with `.`: $0, the parameters and standard input
 // are as with `sh -c`. Its first words close the descriptor, so the script's children do not have
 // it; they are on the first line so that line numbers stay right.
@@ -82,7 +75,7 @@ Result<CommandSetup> prepare_command(Agent& agent, const CommandRequest& request
       setup.spawn.script = setup.script.get();
     }
   }
-  setup.spawn.cwd = absolute_folder(agent, request.cwd);
+  setup.spawn.cwd = from_workdir(agent.config, request.cwd);
   setup.spawn.no_new_privileges = agent.config.no_new_privileges;
   for (const auto& [name, value] : environment) {
     setup.spawn.environment.push_back(base::cat(name, "=", value));

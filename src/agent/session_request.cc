@@ -29,9 +29,11 @@ Result<uint16_t> read_side(wire::json::Reader& reader, std::string_view name) {
 }  // namespace
 
 Result<void> check_session_name(std::string_view name) {
-  if (name.empty() || name.size() > kNameBytesMax || !std::ranges::all_of(name, is_name_char)) {
+  // "." and ".." are no names in an address.
+  if (name.empty() || name == "." || name == ".." || name.size() > kNameBytesMax ||
+      !std::ranges::all_of(name, is_name_char)) {
     return fail_field("name", "a session's name has 1 to ", kNameBytesMax,
-                      " letters, digits, '-', '_' and '.'");
+                      " letters, digits, '-', '_' and '.', and is not '.' or '..'");
   }
   return {};
 }

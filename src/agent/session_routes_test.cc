@@ -120,6 +120,8 @@ TEST(Sessions, what_cannot_be_started_is_refused_and_not_remembered) {
         Row{R"({"argv":[]})", 422, "invalid_field"},
         Row{R"({"argv":["a"],"stdin":"text"})", 422, "invalid_field"},
         Row{R"({"argv":["a"],"name":"a b"})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"name":"."})", 422, "invalid_field"},
+        Row{R"({"argv":["a"],"name":".."})", 422, "invalid_field"},
         Row{R"({"argv":["a"],"tty":{"cols":0,"rows":1}})", 422, "invalid_field"},
         Row{R"({"argv":["a"],"tty":{"cols":80}})", 422, "missing_field"},
         Row{R"({"argv":["a"],"tty":{"cols":80,"rows":24,"x":1}})", 422, "unknown_field"},

@@ -196,7 +196,7 @@ Result<void> read_session_fields(Reader& reader) {
   ASSIGN_OR_RETURN(const auto name, reader.optional<std::string>("name"));
   if (name && !is_session_name(*name)) {
     return fail_field("name", "'name' must be 1 to ", kSessionNameBytesMax,
-                      " letters, digits, '.', '_' or '-'");
+                      " letters, digits, '.', '_' or '-', and not '.' or '..'");
   }
   ASSIGN_OR_RETURN(const auto limit, reader.optional<int64_t>("log_limit_bytes"));
   if (limit && *limit < 1) {
@@ -231,7 +231,9 @@ bool is_session_name(std::string_view text) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
            c == '_' || c == '-';
   };
-  return !text.empty() && text.size() <= kSessionNameBytesMax && std::ranges::all_of(text, fine);
+  // "." and ".." are no names in an address.
+  return !text.empty() && text != "." && text != ".." && text.size() <= kSessionNameBytesMax &&
+         std::ranges::all_of(text, fine);
 }
 
 Result<RunRequest> parse_run(std::string body) {
