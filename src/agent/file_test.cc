@@ -100,9 +100,9 @@ TEST(Files, head_ranges_and_conditions) {
 
 TEST(Files, relative_paths_begin_at_the_working_directory) {
   EXPECT_EQ(from_workdir({.workdir = "/"}, "a/b"), "/a/b");
-  EXPECT_EQ(from_workdir({.workdir = "/work"}, "a"), "/work/a");
-  EXPECT_EQ(from_workdir({.workdir = "/work"}, ""), "/work");
-  EXPECT_EQ(from_workdir({.workdir = "/work"}, "/a"), "/a");
+  EXPECT_EQ(from_workdir({.workdir = "/app"}, "a"), "/app/a");
+  EXPECT_EQ(from_workdir({.workdir = "/app"}, ""), "/app");
+  EXPECT_EQ(from_workdir({.workdir = "/app"}, "/a"), "/a");
 }
 
 // FI-01
