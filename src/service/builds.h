@@ -27,9 +27,9 @@ using BuildRow = store::Build;
 struct BuildLimits {
   model::Resources resources{
       .millicpus = 2'000, .memory_mb = 4'096, .storage_mb = 16'384, .pids = 4'096};
-  int64_t time_sec = 3'600;      // of one build
-  int64_t under_way_max = 4;     // of one team
-  int64_t idle_sec = 4 * 3'600;  // then the builder and its cache are removed
+  int64_t time_sec = 3'600;   // of one build
+  int64_t under_way_max = 4;  // of one team
+  int64_t idle_sec = 14'400;  // then the builder and its cache are removed
 };
 
 struct BuildStart {

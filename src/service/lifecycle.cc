@@ -453,7 +453,7 @@ void Lifecycle::expire(const LivePtr& live, const std::string& reason) {
   group_.spawn(store_expiry(live, reason));
 }
 
-int64_t Lifecycle::end_all(std::string_view team, std::string reason) {
+int64_t Lifecycle::end_all(std::string_view team, const std::string& reason) {
   int64_t ending = 0;
   for (const auto& [id, live] : context_.live.all()) {
     if (live->row.team == team && live->row.state != SandboxState::deleting) {

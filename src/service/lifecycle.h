@@ -50,7 +50,7 @@ class Lifecycle {
   // removes it in the background.
   net::Task<base::Result<void>> remove(LivePtr live, std::string reason);
   // Ends every sandbox of a team; how many.
-  int64_t end_all(std::string_view team, std::string reason);
+  int64_t end_all(std::string_view team, const std::string& reason);
   // Ends it by itself: its lease, its lifetime or its start time is over.
   void expire(const LivePtr& live, const std::string& reason);
 
