@@ -30,7 +30,8 @@ std::string make_ground() {
 int check_entry(const char* /*path*/, const struct stat* status, int /*kind*/, FTW* /*where*/) {
   const bool is_known =
       S_ISREG(status->st_mode) || S_ISDIR(status->st_mode) || S_ISLNK(status->st_mode);
-  if (!is_known || (!S_ISLNK(status->st_mode) && (status->st_mode & ~S_IFMT & ~kModeBits) != 0)) {
+  if (!is_known || (!S_ISLNK(status->st_mode) &&
+                    (status->st_mode & ~static_cast<mode_t>(S_IFMT) & ~kModeBits) != 0)) {
     std::abort();
   }
   return 0;
@@ -40,7 +41,7 @@ void check_outside(const std::string& ground) {
   const auto names = base::sys::list_folder(ground);
   struct stat status{};
   if (!names || names->size() != 2 || ::stat((ground + "/canary").c_str(), &status) != 0 ||
-      (status.st_mode & ~S_IFMT) != 0640 || status.st_nlink != 1 ||
+      (status.st_mode & ~static_cast<mode_t>(S_IFMT)) != 0640 || status.st_nlink != 1 ||
       base::sys::read_file(ground + "/canary", 16) != "c") {
     std::abort();
   }

@@ -2,6 +2,7 @@
 `deployed` imports the fixtures for its API, one sandbox and the client."""
 
 import concurrent.futures
+import contextlib
 import os
 import subprocess
 from pathlib import Path
@@ -21,6 +22,15 @@ def make_instance(name: str, subnet: str, id_base: int, **ssh_options) -> instan
     one.settings.ssh_options = {key.replace("_", "-"): str(value)
                                 for key, value in ssh_options.items()}
     return one
+
+
+@contextlib.contextmanager
+def running(one: instance.Instance):
+    """As `deployment.running`; no process of the front's may have crashed."""
+    with deployment.running(one):
+        yield one
+        log = one.log_path("sandbox-ssh").read_text()
+        assert "crashed" not in log, [line for line in log.splitlines() if "crashed" in line]
 
 
 class Ssh:

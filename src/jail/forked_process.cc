@@ -18,12 +18,16 @@ using base::Result;
 ForkedProcess::ForkedProcess(ForkedProcess&& other) noexcept
     : pid_(std::exchange(other.pid_, 0)), report_(std::move(other.report_)) {}
 
-ForkedProcess::~ForkedProcess() {
-  if (pid_ > 0) {
-    ::kill(pid_, SIGKILL);
-    while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+ForkedProcess::~ForkedProcess() { end(); }
+
+int ForkedProcess::end() {
+  int status = 0;
+  if (const pid_t pid = std::exchange(pid_, 0); pid > 0) {
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
   }
+  return status;
 }
 
 Result<ForkedProcess> ForkedProcess::start(const std::function<void(base::Fd report)>& work) {

@@ -23,6 +23,9 @@ class ForkedProcess {
   // sent SIGTERM when this process ends. overloaded: there is no process to be had.
   static base::Result<ForkedProcess> start(const std::function<void(base::Fd report)>& work);
 
+  // Kills it where it has not ended; how it ended, as waitpid(2) says it.
+  int end();
+
   [[nodiscard]] pid_t pid() const { return pid_; }
   // The reading end; at its end the copy has ended, or has nothing more to say. Non-blocking.
   [[nodiscard]] int report() const { return report_.get(); }

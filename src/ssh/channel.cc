@@ -28,8 +28,9 @@ Channel::Channel(Transport& transport, ssh_channel channel)
 }
 
 Channel::~Channel() {
-  ::ssh_remove_channel_callbacks(channel_, &callbacks_);
+  // With its connection the library has freed it, and calls nobody any more.
   if (!transport_.ended()) {
+    ::ssh_remove_channel_callbacks(channel_, &callbacks_);
     close();
     ::ssh_channel_free(channel_);
     transport_.touched();

@@ -5,6 +5,7 @@
 #include <libssh/libssh.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
@@ -298,6 +299,10 @@ void Front::note_report(Logins::Id id) {
   if (size == 0 || (size < 0 && errno != EAGAIN)) {
     logins_.end(id);
     loop_.forget(found->second.process.report());
+    const int status = found->second.process.end();
+    if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL && WTERMSIG(status) != SIGTERM) {
+      log_.error("a client's process crashed", {{"signal", WTERMSIG(status)}});
+    }
     served_.erase(found);
     return;
   }

@@ -1,5 +1,6 @@
 #include "ssh/transport.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -29,6 +30,7 @@ void acknowledge_at_once(int socket) {
 Transport::Transport(net::EventLoop& loop, ssh_session session, const Options& options)
     : loop_(loop),
       session_(session),
+      watched_(::fcntl(::ssh_get_fd(session), F_DUPFD_CLOEXEC, 0)),
       options_(options),
       activity_(loop),
       wake_(loop),
@@ -57,6 +59,7 @@ void Transport::disconnect(const std::string& reason) {
 }
 
 Task<void> Transport::run(OnMessage on_message) {
+  ended_ = !watched_;
   while (!ended_) {
     touched_ = false;
     if (keys_exchanged_) {
@@ -78,7 +81,8 @@ Task<void> Transport::run(OnMessage on_message) {
       co_await wait();
     }
   }
-  loop_.forget(::ssh_get_fd(session_));
+  loop_.forget(watched_.get());
+  watched_.reset();
 }
 
 void Transport::exchange_keys() {
@@ -127,7 +131,7 @@ void Transport::look_after_client() {
 }
 
 Task<void> Transport::wait() {
-  const int socket = ::ssh_get_fd(session_);
+  const int socket = watched_.get();
   bool heard = false;
   if (!keeps_alive_) {
     acknowledge_at_once(socket);

@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "base/fd.h"
 #include "net/task_group.h"
 #include "ssh/options.h"
 
@@ -60,6 +61,7 @@ class Transport {
 
   net::EventLoop& loop_;
   ssh_session session_;
+  base::Fd watched_;  // a copy: the library closes its own when the connection ends
   const Options& options_;
   net::Event activity_;
   net::Event wake_;

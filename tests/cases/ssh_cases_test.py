@@ -26,7 +26,7 @@ PRIVATE = ["sleep 1000", "sleep 1001", "sleep 1002", "sleep 1003", "sleep 1004"]
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
     one = ssh_client.make_instance("sht", "10.220.0.0/16", 3_200_000, keep_alive=1)
-    with deployment.running(one):
+    with ssh_client.running(one):
         yield one
 
 

@@ -84,7 +84,7 @@ echo "MARK: end"
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
     one = ssh_client.make_instance("she", "10.222.0.0/16", 3_400_000)
-    with deployment.running(one):
+    with ssh_client.running(one):
         yield one
 
 

@@ -21,7 +21,7 @@ from ssh_client import api_fixture, box_fixture, ssh_fixture  # noqa: F401
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
     one = ssh_client.make_instance("shf", "10.221.0.0/16", 3_300_000)
-    with deployment.running(one):
+    with ssh_client.running(one):
         yield one
 
 

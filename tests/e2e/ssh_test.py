@@ -30,7 +30,7 @@ from terminal import Terminal
 @pytest.fixture(scope="module", name="deployed")
 def deployed_fixture():
     one = ssh_client.make_instance("shs", "10.219.0.0/16", 3_100_000, keep_alive=1, login_time=3)
-    with deployment.running(one):
+    with ssh_client.running(one):
         yield one
 
 
