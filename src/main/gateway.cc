@@ -414,8 +414,11 @@ net::Task<Result<void>> Gateway::start() {
   }
   background.spawn(follower.run());
   background.spawn(key_watch.run());
-  background.spawn(
-      replicas.run([this] { lifecycle.look_after_orphans(); }, [this] { follower.read_all(); }));
+  const auto on_look = [this] {
+    lifecycle.look_after_orphans();
+    follower.catch_up();
+  };
+  background.spawn(replicas.run(on_look, [this] { follower.read_all(); }));
   background.spawn(retention.run());
   background.spawn(usage.run());
   background.spawn(token_limits.run());

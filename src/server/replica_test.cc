@@ -25,6 +25,7 @@ struct ReplicaRoutes : ::testing::Test {
     EXPECT_TRUE((co_await gateway.replicas.beat()).has_value());
     gateway.lifecycle.look_after_orphans();
   }
+  static Task<void> leave(TestGateway& gateway) { co_await gateway.replicas.leave(); }
   // Time goes by in which only b lives.
   void outlive_a() {
     a.reset();
@@ -144,6 +145,22 @@ TEST_F(ReplicaRoutes, what_was_read_late_takes_no_state_back) {
   ASSERT_EQ(b->state(id), "ready");
   b->lifecycle.take(late);
   EXPECT_EQ(b->live.find(id)->row.state, model::SandboxState::ready);
+}
+
+TEST_F(ReplicaRoutes, what_one_wrote_before_it_left_is_known_before_the_other_is_alone) {
+  b->replicas.set_hearing(true);
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  ground.engine.finish_start(id);
+  ASSERT_TRUE(a->eventually([&] { return a->state(id) == "ready"; }));
+  a->run(leave(*a));
+  a.reset();
+  b->run(beat_once(*b));
+  EXPECT_FALSE(b->replicas.lives("rep-a"));
+  EXPECT_FALSE(b->replicas.alone());
+  EXPECT_EQ(b->call("POST", "/sandboxes/" + id + "/run", R"({"argv":["true"]})").status, 200);
+  b->replicas.note_read(b->replicas.departures());
+  EXPECT_TRUE(b->replicas.alone());
 }
 
 TEST_F(ReplicaRoutes, one_that_died_left_nothing_at_the_engine_that_is_in_no_table) {

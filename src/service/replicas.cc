@@ -78,6 +78,9 @@ void Replicas::note(const std::vector<Replica>& rows) {
       log_.info("another gateway is on the store", {{"replica", id}});
     }
   }
+  if (living.empty() && !others_.empty()) {
+    ++departures_;
+  }
   heard_ = std::move(heard_now);
   others_ = std::move(living);
 }

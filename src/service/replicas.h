@@ -47,7 +47,14 @@ class Replicas {
   // Whether a gateway of that id is heard of; this one is.
   [[nodiscard]] bool lives(const std::string& id) const;
   // Whether what is in memory is what the store has: nobody else changes it.
-  [[nodiscard]] bool alone() const { return !shared() || (hearing_ && others_.empty()); }
+  [[nodiscard]] bool alone() const {
+    return !shared() || (hearing_ && others_.empty() && !has_unread());
+  }
+  // Whether all others have gone and what they wrote last may not have been read: who reads
+  // everything says so to note_read(), with what departures() was when the reading began.
+  [[nodiscard]] bool has_unread() const { return read_departures_ != departures_; }
+  [[nodiscard]] uint64_t departures() const { return departures_; }
+  void note_read(uint64_t departures) { read_departures_ = departures; }
 
   // Makes its row; before anything is read that others change.
   net::Task<base::Result<void>> join();
@@ -85,6 +92,8 @@ class Replicas {
   int64_t started_ms_;
   bool draining_ = false;
   bool hearing_ = false;
+  uint64_t departures_ = 0;  // how often nobody else was left
+  uint64_t read_departures_ = 0;
   std::map<std::string, Heard> heard_;  // of whose row is there, but its own
   std::set<std::string> others_;        // those of them that live
   base::SteadyTime beaten_;             // when the store last took a beat

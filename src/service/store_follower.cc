@@ -78,8 +78,11 @@ Task<Result<void>> StoreFollower::read(Stale stale) {
   if (is_stale(store::notice::kIdentityKeys)) {
     CO_RETURN_IF_ERROR(co_await identity_keys_.load());
   }
-  if (stale.all) {
-    co_return co_await lifecycle_.refresh_all();
+  if (stale.all || context_.replicas.has_unread()) {
+    const uint64_t departures = context_.replicas.departures();
+    CO_RETURN_IF_ERROR(co_await lifecycle_.refresh_all());
+    context_.replicas.note_read(departures);
+    co_return Result<void>{};
   }
   if (!stale.sandboxes.empty()) {
     co_return co_await lifecycle_.refresh({stale.sandboxes.begin(), stale.sandboxes.end()});
@@ -116,6 +119,12 @@ Task<void> StoreFollower::run() {
     context_.log.warning("changes of other gateways are not heard of",
                          {{"error", done.error().message}});
     co_await context_.loop.sleep_until(net::Deadline::after(kRetryPause));
+  }
+}
+
+void StoreFollower::catch_up() {
+  if (context_.replicas.has_unread()) {
+    read_all();
   }
 }
 

@@ -30,6 +30,8 @@ class StoreFollower {
   // Follows until stop() was called. Spawned by main.
   net::Task<void> run();
   void stop();
+  // Reads what gateways that have gone wrote last, where that may not have been told.
+  void catch_up();
   // Everything is to be read again: this gateway stood still.
   void read_all();
 
