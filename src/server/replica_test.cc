@@ -163,6 +163,18 @@ TEST_F(ReplicaRoutes, what_one_wrote_before_it_left_is_known_before_the_other_is
   EXPECT_TRUE(b->replicas.alone());
 }
 
+TEST_F(ReplicaRoutes, one_that_is_silent_may_go_on_so_the_other_is_not_alone) {
+  b->replicas.set_hearing(true);
+  const std::string id = create(*a, "slow:latest");
+  ASSERT_EQ(b->state(id), "starting");
+  for (int i = 0; i < 6; ++i) {
+    ground.clock.advance(1s);
+    b->run(beat_once(*b));
+  }
+  ASSERT_FALSE(b->replicas.lives("rep-a"));
+  EXPECT_FALSE(b->replicas.alone());
+}
+
 TEST_F(ReplicaRoutes, one_that_died_left_nothing_at_the_engine_that_is_in_no_table) {
   model::SandboxSpec spec;
   spec.id = "sbx-leftover0000000000000";

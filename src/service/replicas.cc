@@ -78,7 +78,7 @@ void Replicas::note(const std::vector<Replica>& rows) {
       log_.info("another gateway is on the store", {{"replica", id}});
     }
   }
-  if (living.empty() && !others_.empty()) {
+  if (heard_now.empty() && !heard_.empty()) {
     ++departures_;
   }
   heard_ = std::move(heard_now);

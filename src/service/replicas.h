@@ -46,9 +46,10 @@ class Replicas {
   }
   // Whether a gateway of that id is heard of; this one is.
   [[nodiscard]] bool lives(const std::string& id) const;
-  // Whether what is in memory is what the store has: nobody else changes it.
+  // Whether what is in memory is what the store has: nobody else changes it. One that is silent
+  // and has not left may only stand still.
   [[nodiscard]] bool alone() const {
-    return !shared() || (hearing_ && others_.empty() && !has_unread());
+    return !shared() || (hearing_ && heard_.empty() && !has_unread());
   }
   // Whether all others have gone and what they wrote last may not have been read: who reads
   // everything says so to note_read(), with what departures() was when the reading began.
