@@ -45,7 +45,7 @@ def postgresql_server() -> postgresql.Server:
 
 def make_instance(name: str, subnet: str, id_base: int, shells: int = 8) -> instance.Instance:
     """An instance with everything of its own; what a killed run left is removed first. `name` is
-    its interface prefix too, so it is short and ends in a letter."""
+    its interface prefix too, so it is short."""
     if LANE:
         name = f"l{chr(ord('a') + LANE)}{name[-1]}"
         subnet = f"10.{FIRST_LANE_NET + LANE}.0.0/16"

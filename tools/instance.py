@@ -19,6 +19,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import zlib
 from pathlib import Path
 
 import builder
@@ -31,6 +32,10 @@ PROGRAMS = ("sandbox-node", "sandbox-gateway", "sandbox-image", "sandbox-dns", "
 START_SECONDS = 60  # the first start formats the storage pool
 STOP_SECONDS = 45  # longer than the gateway's own patience with what runs
 POLL_SECONDS = 0.02
+# For those that are set apart: subnets beside the usual one, and 900 sandboxes each.
+PLACES_APART = 64
+FIRST_NET_APART = 130
+FIRST_ID_APART, IDS_APART = 100_000_000, 60_000_000
 
 
 class InstanceError(Exception):
@@ -60,6 +65,16 @@ class Settings:
     gateway_options: dict[str, str] = dataclasses.field(default_factory=dict)
     node_options: dict[str, str] = dataclasses.field(default_factory=dict)
     ssh_options: dict[str, str] = dataclasses.field(default_factory=dict)
+
+
+def set_apart(settings: Settings, state: Path) -> None:
+    """Gives it names, addresses and ids that only this state folder leads to, so that several
+    instances live on one machine. Two folders that lead to the same ones: the second node says
+    so and ends."""
+    number = zlib.crc32(os.fsencode(state)) % PLACES_APART
+    settings.name_prefix = f"sg{number}"
+    settings.subnet = f"10.{FIRST_NET_APART + number}.0.0/16"
+    settings.id_base = FIRST_ID_APART + number * IDS_APART
 
 
 def free_port() -> int:

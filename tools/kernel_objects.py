@@ -40,9 +40,8 @@ def unmount_beneath(folder: Path) -> None:
 
 
 def interfaces(prefix: str) -> list[str]:
-    """Host ends of the veths: the prefix and a number."""
-    return [name for name in os.listdir("/sys/class/net")
-            if name.startswith(prefix) and name[len(prefix):].isdigit()]
+    """Host ends of the veths."""
+    return [name for name in os.listdir("/sys/class/net") if name.startswith(f"{prefix}-")]
 
 
 def remove_network(prefix: str, subnet: str) -> None:
@@ -63,8 +62,8 @@ def forget_iptables(prefix: str, address: str) -> None:
     """The node's accept rules in chains whose policy is DROP (Docker's, a host firewall's)."""
     if shutil.which("iptables") is None:
         return
-    for match in (["FORWARD", "-i", f"{prefix}+"], ["FORWARD", "-o", f"{prefix}+"],
-                  ["INPUT", "-i", f"{prefix}+", "-d", address]):
+    for match in (["FORWARD", "-i", f"{prefix}-+"], ["FORWARD", "-o", f"{prefix}-+"],
+                  ["INPUT", "-i", f"{prefix}-+", "-d", address]):
         rule = [*match, "-j", "ACCEPT"]
         while subprocess.run(["iptables", "-w", "-D", *rule], capture_output=True,
                              check=False).returncode == 0:

@@ -223,7 +223,7 @@ TEST_F(RealEgress, a_next_sandbox_at_the_address_has_nothing_of_the_last_one) {
   EXPECT_NE(reach(second, kOther), 0);
   (*small)->release(second.index);
   EXPECT_TRUE((*small)->reap_unknown().has_value());
-  EXPECT_TRUE((*small)->close_table().has_value());
+  EXPECT_TRUE((*small)->close().has_value());
 }
 
 TEST_F(RealEgress, a_next_node_goes_on_where_the_last_one_ended) {

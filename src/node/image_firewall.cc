@@ -29,4 +29,10 @@ base::Result<void> keep_helper_local(const std::string& prefix, uint32_t id_base
   return {};
 }
 
+base::Result<void> forget_helper(const std::string& prefix) {
+  const std::string table = cat("table inet ", prefix, "_images");
+  RETURN_IF_ERROR(run_program({"nft", "-f", "-"}, cat(table, " {}\ndelete ", table, "\n")));
+  return {};
+}
+
 }  // namespace node

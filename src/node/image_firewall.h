@@ -12,5 +12,7 @@ namespace node {
 
 // Makes the nftables table PREFIX_images afresh. Runs nft; while the node starts only.
 base::Result<void> keep_helper_local(const std::string& prefix, uint32_t id_base);
+// Deletes it.
+base::Result<void> forget_helper(const std::string& prefix);
 
 }  // namespace node

@@ -228,13 +228,6 @@ Result<NewNameSpace> enter_new_name_space() {
   return NewNameSpace{.handle = std::move(handle), .inside = std::move(inside)};
 }
 
-bool is_prefix(std::string_view text) {
-  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  // Not ending in a digit: "sg1" + 2 and "sg" + 12 would be the same interface.
-  return !text.empty() && text.size() <= kPrefixMax && std::ranges::all_of(text, fits) &&
-         text.front() >= 'a' && text.back() >= 'a';
-}
-
 // Absent is fine. By name, so that no interface that took its number over can be hit.
 Result<void> delete_interface(Netlink& host, const std::string& name) {
   NetlinkBatch batch;
@@ -249,12 +242,12 @@ Result<void> delete_interface(Netlink& host, const std::string& name) {
   return {};
 }
 
-// The number of one of our interfaces: "sg12" is 12.
-std::optional<uint32_t> index_in(std::string_view prefix, std::string_view interface) {
-  if (!interface.starts_with(prefix)) {
+// The number of one of our interfaces: "sg-12" is 12.
+std::optional<uint32_t> index_in(std::string_view begin, std::string_view interface) {
+  if (!interface.starts_with(begin)) {
     return std::nullopt;
   }
-  return base::parse_number<uint32_t>(interface.substr(prefix.size()));
+  return base::parse_number<uint32_t>(interface.substr(begin.size()));
 }
 
 }  // namespace
@@ -317,10 +310,7 @@ Network::Network(NetworkOptions options, Subnet subnet, base::Fd host_name_space
       switched_(used_.size(), false) {}
 
 Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
-  if (!is_prefix(options.prefix)) {
-    return base::fail_field("name_prefix", "\"", options.prefix, "\" is not 1 to ", kPrefixMax,
-                            " of a-z and 0-9 with a letter at both ends");
-  }
+  RETURN_IF_ERROR(check_prefix(options.prefix));
   ASSIGN_OR_RETURN(auto subnet, parse_subnet(options.subnet));
   ASSIGN_OR_RETURN(auto host_name_space, base::sys::open("/proc/thread-self/ns/net", O_RDONLY));
   ASSIGN_OR_RETURN(auto host, Netlink::open());
@@ -336,7 +326,21 @@ Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
                                               std::move(names), std::move(egress)));
 }
 
-std::string Network::interface(uint32_t index) const { return cat(options_.prefix, index); }
+Result<void> check_prefix(const std::string& prefix) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (prefix.empty() || prefix.size() > kPrefixMax || !std::ranges::all_of(prefix, fits) ||
+      prefix.front() < 'a') {
+    return base::fail_field("name_prefix", "\"", prefix, "\" is not 1 to ", kPrefixMax,
+                            " of a-z and 0-9 that begin with a letter");
+  }
+  return {};
+}
+
+std::string interface_begin(const std::string& prefix) { return prefix + '-'; }
+
+std::string Network::interface(uint32_t index) const {
+  return cat(interface_begin(options_.prefix), index);
+}
 
 std::string Network::address(uint32_t index) const { return dotted(subnet_.address(index)); }
 
@@ -576,7 +580,7 @@ Result<void> Network::reap_unknown() {
   }
   for (size_t i = 0; interfaces[i].if_name != nullptr; ++i) {
     const std::string name = interfaces[i].if_name;
-    const auto index = index_in(options_.prefix, name);
+    const auto index = index_in(interface_begin(options_.prefix), name);
     if (index && (*index >= used_.size() || !used_[*index])) {
       RETURN_IF_ERROR(delete_interface(host_, name));
     }
@@ -584,7 +588,7 @@ Result<void> Network::reap_unknown() {
   return {};
 }
 
-Result<void> Network::close_table() {
+Result<void> Network::close() {
   RETURN_IF_ERROR(forget_in_foreign_firewall(options_.prefix, names_));
   RETURN_IF_ERROR(remove_name_address(host_, names_.address));
   RETURN_IF_ERROR(run_program({"nft", "-f", "-"},

@@ -29,7 +29,7 @@ namespace node {
 inline constexpr uint32_t kGatewayAddress = 0xa9fe0101;  // 169.254.1.1
 
 struct NetworkOptions {
-  std::string prefix;  // of interface names and of the nft table: 1 to 8 of [a-z][a-z0-9]
+  std::string prefix;  // of interface names and of the nft table: 1 to 8 of [a-z][a-z0-9]*
   std::string subnet;  // "10.201.0.0/16": /8 to /29
   // There may be fewer places than addresses: nothing else that a place needs has room for more.
   uint32_t places_max = UINT32_MAX;
@@ -37,11 +37,16 @@ struct NetworkOptions {
 
 struct NetworkPlace {
   base::Fd name_space;  // the only thing that keeps it alive: closed and left by all, it is gone
-  uint32_t index = 0;   // the host's end is called prefix + index
+  uint32_t index = 0;   // the host's end is called PREFIX-INDEX
   std::string address;  // of eth0 inside
   uint64_t cookie = 0;  // of the name space, once it is finished
   std::optional<Netlink> unfinished;  // what finish() works with
 };
+
+// Fails (invalid_field) for what is no prefix.
+base::Result<void> check_prefix(const std::string& prefix);
+// What the names of a prefix's interfaces begin with, and no other prefix's: rules match by it.
+std::string interface_begin(const std::string& prefix);
 
 struct Subnet {
   uint32_t base = 0;  // host byte order
@@ -126,8 +131,8 @@ class Network {
   // Once, behind the last adopt(): deletes the interfaces with the prefix that are neither made nor
   // adopted here, and what the firewall holds of others.
   base::Result<void> reap_unknown();
-  // Deletes the firewall table. For `down` and tests.
-  base::Result<void> close_table();
+  // Deletes the firewall table and all else that open() made, where nothing needs it any more.
+  base::Result<void> close();
 
   [[nodiscard]] base::Result<NetworkUsage> usage(uint32_t index) const;
   [[nodiscard]] std::string address(uint32_t index) const;

@@ -84,7 +84,7 @@ std::string name_chains(const NameSockets& names, const std::string& any) {
 std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
                            const NameSockets& names) {
   const auto table = cat("table inet ", prefix, "_sandbox");
-  const auto any = cat("\"", prefix, "*\"");
+  const auto any = cat("\"", interface_begin(prefix), "*\"");
   return cat(table, "\nflush ", table, "\n", table, " {\n", egress_sets(),
              // A source address that is not routed back where it came from is forged.
              "  chain raw {\n"
@@ -178,7 +178,7 @@ struct ForeignRule {
 };
 
 std::vector<ForeignRule> foreign_rules(const std::string& prefix, const NameSockets& names) {
-  const std::string any = prefix + "+";
+  const std::string any = interface_begin(prefix) + "+";
   return {{.chain = "FORWARD", .match = {"-i", any}},
           {.chain = "FORWARD", .match = {"-o", any}},
           {.chain = "INPUT", .match = {"-i", any, "-d", model::ipv4_text(names.address)}}};

@@ -92,7 +92,7 @@ TEST_F(ReusedNetwork, an_untouched_place_is_used_again_oldest_first) {
   const auto again = make();
   EXPECT_EQ(again.cookie, first_cookie);
   EXPECT_EQ(again.address, network_->address(again.index));
-  EXPECT_TRUE(has_interface(cat("tstn", again.index)));
+  EXPECT_TRUE(has_interface(cat("tstn-", again.index)));
   EXPECT_EQ(make().cookie, second_cookie);
 }
 

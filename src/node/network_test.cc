@@ -43,7 +43,7 @@ TEST_F(RealNetwork, a_place_has_its_address_route_and_sysctls) {
 TEST_F(RealNetwork, the_host_end_has_no_ipv6) {
   const auto place = make();
   const auto setting =
-      base::sys::read_file(cat("/proc/sys/net/ipv6/conf/tstn", place.index, "/disable_ipv6"), 16);
+      base::sys::read_file(cat("/proc/sys/net/ipv6/conf/tstn-", place.index, "/disable_ipv6"), 16);
   EXPECT_EQ(setting.value(), "1\n");
 }
 
@@ -115,6 +115,23 @@ TEST_F(RealNetwork, another_sandbox_is_not_reached) {
     EXPECT_EQ(connect_to(second.address, kConnectMillisecondsMax), 0);
   }
   EXPECT_NE(connect_from(first, second.address, kSilenceMilliseconds), 0);
+}
+
+// One that was killed leaves its firewall behind.
+TEST_F(RealNetwork, a_node_whose_prefix_begins_with_anothers_is_no_business_of_that_one) {
+  const auto other = Network::open({.prefix = "tst", .subnet = "10.253.128.0/24"}).value();
+  const auto third = Network::open({.prefix = "tstn1", .subnet = "10.253.129.0/24"}).value();
+  const auto place = make();
+  const base::Fd listener = network_->open_gateway_socket().value();
+  EXPECT_EQ(connect_from(place, "169.254.1.1", kConnectMillisecondsMax, 80), 0);
+  const auto of_third = third->make().value();
+  EXPECT_TRUE(other->reap_unknown().has_value());
+  EXPECT_TRUE(network_->reap_unknown().has_value());
+  EXPECT_TRUE(has_interface(cat("tstn-", place.index)));
+  EXPECT_TRUE(has_interface(cat("tstn1-", of_third.index)));
+  third->release(of_third.index);
+  EXPECT_TRUE(other->close().has_value());
+  EXPECT_TRUE(third->close().has_value());
 }
 
 TEST_F(RealNetwork, the_host_is_not_reached_on_any_of_its_addresses) {
@@ -200,8 +217,8 @@ TEST_F(RealNetwork, a_forward_policy_of_drop_does_not_stop_sandboxes) {
   ASSERT_TRUE(again.has_value() && third.has_value());
   EXPECT_EQ(connect_from(before, "198.51.100.2", kConnectMillisecondsMax), 0);
   const auto rules = run_program({"iptables", "-w", "-S", "FORWARD"}).value();
-  EXPECT_EQ(rules.find("-i tstn+"), rules.rfind("-i tstn+")) << rules;
-  ASSERT_TRUE((*third)->close_table().has_value());
+  EXPECT_EQ(rules.find("-i tstn-+"), rules.rfind("-i tstn-+")) << rules;
+  ASSERT_TRUE((*third)->close().has_value());
   EXPECT_FALSE(run_program({"iptables", "-w", "-S", "FORWARD"}).value().contains("tstn"));
 }
 
@@ -219,7 +236,7 @@ TEST_F(RealNetwork, reaping_spares_what_was_adopted) {
   ASSERT_TRUE(again->adopt(kept.index).has_value());
   ASSERT_TRUE(again->reap_unknown().has_value());
   EXPECT_EQ(interfaces(), 1U);
-  EXPECT_TRUE(has_interface(cat("tstn", kept.index)));
+  EXPECT_TRUE(has_interface(cat("tstn-", kept.index)));
   const auto next = again->make().value();
   EXPECT_NE(next.index, kept.index);
 }
@@ -243,7 +260,7 @@ TEST_F(RealNetwork, released_indices_come_back_after_all_others) {
     small->release(i);
   }
   EXPECT_TRUE(small->reap_unknown().has_value());
-  EXPECT_TRUE(small->close_table().has_value());
+  EXPECT_TRUE(small->close().has_value());
 }
 
 TEST_F(RealNetwork, no_index_is_given_beyond_the_places_there_are) {
@@ -260,7 +277,7 @@ TEST_F(RealNetwork, no_index_is_given_beyond_the_places_there_are) {
     }
   }
   EXPECT_TRUE(few->reap_unknown().has_value());
-  EXPECT_TRUE(few->close_table().has_value());
+  EXPECT_TRUE(few->close().has_value());
 }
 
 TEST_F(RealNetwork, a_failing_make_leaves_nothing_behind) {
@@ -335,8 +352,8 @@ TEST(Subnet, what_is_none_is_refused) {
   }
 }
 
-TEST(Network, prefixes_that_make_ambiguous_names_are_refused) {
-  for (const auto* prefix : {"", "sg1", "SG", "toolongname", "s g", "1a"}) {
+TEST(Network, what_is_no_prefix_is_refused) {
+  for (const auto* prefix : {"", "s-1", "SG", "toolongname", "s g", "1a", "../a"}) {
     const auto network = Network::open({.prefix = prefix, .subnet = "10.253.0.0/24"});
     ASSERT_FALSE(network.has_value()) << prefix;
     EXPECT_EQ(network.error().code, base::ErrorCode::invalid_field);

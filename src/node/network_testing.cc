@@ -127,7 +127,7 @@ void RealNetwork::TearDown() {
       network_->release(index);
     }
     EXPECT_TRUE(network_->reap_unknown().has_value());
-    EXPECT_TRUE(network_->close_table().has_value());
+    EXPECT_TRUE(network_->close().has_value());
     EXPECT_EQ(interfaces(), 0U);
     EXPECT_FALSE(run_program({"nft", "list", "tables"}).value().contains("tstn"));
   }
@@ -143,7 +143,7 @@ bool RealNetwork::has_interface(const std::string& name) {
 size_t RealNetwork::interfaces() const {
   size_t count = 0;
   for (uint32_t index = 0; index < network_->capacity(); ++index) {
-    count += has_interface(cat("tstn", index)) ? 1 : 0;
+    count += has_interface(cat("tstn-", index)) ? 1 : 0;
   }
   return count;
 }

@@ -11,11 +11,14 @@
 
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "base/sys.h"
 #include "jail/shell.h"
 #include "net/task_group.h"
+#include "model/network_policy.h"
 #include "node/cgroups.h"
+#include "node/image_firewall.h"
 #include "node/images.h"
 #include "node/name_server.h"
 #include "node/network.h"
@@ -59,12 +62,22 @@ Result<void> keep_in_memory(const std::string& folder) {
   return {};
 }
 
+// Held until the process ends. Names in /run, so that the nodes of one machine meet there, whatever
+// their folders.
+Result<base::Fd> lock_file(const std::string& path, std::string_view whose) {
+  ASSIGN_OR_RETURN(auto lock, base::sys::open(path, O_RDWR | O_CREAT, 0600));
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    return base::fail_errno(errno, "another node of this machine has ", whose);
+  }
+  return lock;
+}
+
 }  // namespace
 
 struct Node::Parts {
   explicit Parts(net::EventLoop& loop) : group(loop) {}
 
-  base::Fd lock;
+  std::vector<base::Fd> locks;
   jail::Launcher launcher;
   std::unique_ptr<Storage> storage;
   std::unique_ptr<Network> network;
@@ -74,11 +87,14 @@ struct Node::Parts {
   std::unique_ptr<Places> places;
   std::unique_ptr<Supervisor> supervisor;
   std::unique_ptr<ProtocolServer> server;
+  std::string name_prefix;
   size_t shells = 0;
   net::TaskGroup group;
 
+  Result<void> lock(const NodeOptions& options);
   Result<void> make_folders(const NodeOptions& options);
   Result<void> open_drivers(const NodeOptions& options);
+  [[nodiscard]] Result<void> close() const;
   net::Task<void> stop(net::EventLoop& loop) {
     co_await server->stop();
     if (names) {
@@ -90,16 +106,32 @@ struct Node::Parts {
   }
 };
 
+// Two nodes on one of these would remove each other's sandboxes and firewalls.
+Result<void> Node::Parts::lock(const NodeOptions& options) {
+  RETURN_IF_ERROR(check_prefix(options.name_prefix));
+  ASSIGN_OR_RETURN(const Subnet subnet, parse_subnet(options.subnet));
+  RETURN_IF_ERROR(base::sys::make_folders(options.run_folder, kRunMode));
+  const std::string machine = "/run/sandbox-node-";
+  const std::string first_address = model::ipv4_text(subnet.base);
+  struct Held {
+    std::string path;
+    std::string whose;
+  };
+  for (const auto& [path, whose] :
+       {Held{options.run_folder + "/node.lock", "the folder " + options.run_folder},
+        Held{base::cat(machine, options.name_prefix, ".lock"),
+             base::cat("the name prefix ", options.name_prefix, ": choose another name-prefix")},
+        Held{base::cat(machine, first_address, ".lock"),
+             base::cat("a subnet at ", first_address, ": choose another subnet")}}) {
+    ASSIGN_OR_RETURN(auto held, lock_file(path, whose));
+    locks.push_back(std::move(held));
+  }
+  return {};
+}
+
 Result<void> Node::Parts::make_folders(const NodeOptions& options) {
   const std::string sandboxes = options.run_folder + "/sandboxes";
-  RETURN_IF_ERROR(base::sys::make_folders(options.run_folder, kRunMode));
   RETURN_IF_ERROR(base::sys::make_folders(options.lib_folder, kLibMode));
-  // Two nodes on one state would remove each other's sandboxes.
-  ASSIGN_OR_RETURN(lock,
-                   base::sys::open(options.run_folder + "/node.lock", O_RDWR | O_CREAT, 0600));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return base::fail_errno(errno, "another node runs in ", options.run_folder);
-  }
   RETURN_IF_ERROR(base::sys::make_folder(sandboxes, kRunMode));
   RETURN_IF_ERROR(keep_in_memory(sandboxes));
   for (const std::string& folder : {options.run_folder, sandboxes}) {
@@ -125,8 +157,15 @@ Result<void> Node::Parts::open_drivers(const NodeOptions& options) {
   return {};
 }
 
-Node::Node(net::EventLoop& loop, std::unique_ptr<Parts> parts)
-    : loop_(loop), parts_(std::move(parts)) {}
+// Nothing of this protects anyone once no sandbox is left.
+Result<void> Node::Parts::close() const {
+  RETURN_IF_ERROR(network->close());
+  RETURN_IF_ERROR(forget_helper(name_prefix));
+  return cgroups->close();
+}
+
+Node::Node(net::EventLoop& loop, std::unique_ptr<Parts> parts, base::Log& log)
+    : loop_(loop), log_(log), parts_(std::move(parts)) {}
 
 Node::~Node() = default;
 
@@ -138,6 +177,8 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
   }
   auto parts = std::make_unique<Parts>(loop);
   parts->shells = options.shells;
+  parts->name_prefix = options.name_prefix;
+  RETURN_IF_ERROR(parts->lock(options));
   RETURN_IF_ERROR(parts->make_folders(options));
   RETURN_IF_ERROR(parts->open_drivers(options));
   // Without it every sandbox gets a network namespace made anew.
@@ -193,7 +234,7 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions optio
   parts->server = std::make_unique<ProtocolServer>(
       loop, std::move(socket), *parts->supervisor, *parts->images, *parts->network,
       read_host_size(parts->storage->capacity_mb()), log);
-  return std::unique_ptr<Node>(new Node(loop, std::move(parts)));
+  return std::unique_ptr<Node>(new Node(loop, std::move(parts), log));
 }
 
 void Node::run() {
@@ -204,6 +245,11 @@ void Node::run() {
   }
   parts_->server->run();
   loop_.run();
+  if (parts_->supervisor->empty()) {
+    if (const auto closed = parts_->close(); !closed) {
+      log_.warning("the machine is not left as it was", {{"error", closed.error().message}});
+    }
+  }
 }
 
 void Node::stop_soon() { parts_->group.spawn(parts_->stop(loop_)); }

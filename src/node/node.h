@@ -39,16 +39,18 @@ class Node {
   Node& operator=(const Node&) = delete;
   ~Node();
 
-  // Serves until stop_soon(); runs the loop. Sandboxes go on when it ends.
+  // Serves until stop_soon(); runs the loop. Sandboxes go on when it ends; where there are none, the
+  // firewall and the cgroups go with it.
   void run();
   // From a callback of the loop.
   void stop_soon();
 
  private:
   struct Parts;
-  Node(net::EventLoop& loop, std::unique_ptr<Parts> parts);
+  Node(net::EventLoop& loop, std::unique_ptr<Parts> parts, base::Log& log);
 
   net::EventLoop& loop_;
+  base::Log& log_;
   std::unique_ptr<Parts> parts_;
 };
 

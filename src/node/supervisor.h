@@ -64,6 +64,8 @@ class Supervisor {
   }
   // Ends the work under way and the ready places.
   net::Task<void> stop();
+  // Of no sandbox anything is left, alive or dead.
+  [[nodiscard]] bool empty() const { return sandboxes_.empty(); }
 
  private:
   struct Sandbox {

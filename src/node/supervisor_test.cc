@@ -160,7 +160,7 @@ class NodeTest : public testing::Test {
   }
   void close_drivers() {
     if (const auto network = Network::open({.prefix = kPrefix, .subnet = "10.213.0.0/16"})) {
-      EXPECT_TRUE((*network)->close_table());
+      EXPECT_TRUE((*network)->close());
     }
     (void)run_program({"nft", "delete", "table", "inet", base::cat(kPrefix, "_images")});
     if (const auto cgroups = Cgroups::open(kPrefix)) {
@@ -441,6 +441,46 @@ TEST_F(NodeTest, keeps_places_ready_and_gives_them_back_at_its_end) {
   EXPECT_TRUE(eventually(ready));
   EXPECT_EQ(stop_node(SIGTERM), 0);
   EXPECT_TRUE(eventually([&] { return leftovers().size() == 1; }));
+}
+
+TEST_F(NodeTest, takes_its_firewall_along_once_no_sandbox_needs_it) {
+  shells_ = 1;
+  const auto firewall = [] {
+    return run_program({"nft", "list", "tables"}).value().contains(base::cat(" ", kPrefix, "_"));
+  };
+  auto client = start_node();
+  ASSERT_TRUE(client);
+  ASSERT_EQ(create(*client, "one"), "ready");
+  EXPECT_EQ(stop_node(SIGTERM), 0);
+  EXPECT_TRUE(firewall());
+  client = start_node();
+  ASSERT_TRUE(client);
+  ASSERT_EQ(state_of(*client, "one"), "ready");
+  ASSERT_TRUE(client->call({{"op", "remove"}, {"id", "one"}}));
+  EXPECT_EQ(stop_node(SIGTERM), 0);
+  EXPECT_FALSE(firewall());
+  EXPECT_FALSE(run_program({"ip", "addr", "show", "dev", "lo"}).value().contains("10.213.0.0"));
+  for (const auto* hierarchy : {"", "/unified", "/memory", "/cpu", "/pids"}) {
+    EXPECT_FALSE(std::filesystem::exists(base::cat("/sys/fs/cgroup", hierarchy, "/", kPrefix)));
+  }
+}
+
+TEST_F(NodeTest, a_second_one_with_the_same_prefix_or_subnet_does_not_start) {
+  const auto client = start_node();
+  ASSERT_TRUE(client);
+  base::Log log(STDERR_FILENO, base::LogLevel::warning);
+  base::RealClock clock;
+  net::EventLoop loop;
+  NodeOptions second = options();
+  second.run_folder += "2";
+  second.lib_folder += "2";
+  const auto refused = [&](const std::string& word) {
+    const auto node = Node::open(loop, second, clock, log);
+    return !node && node.error().message.contains(word) ? "" : word;
+  };
+  EXPECT_EQ(refused("name-prefix"), "");
+  second.name_prefix += "2";
+  EXPECT_EQ(refused("subnet"), "");
 }
 
 TEST_F(NodeTest, reports_a_sandbox_that_ended_while_the_node_was_away) {
