@@ -54,6 +54,8 @@ def make_instance(name: str, subnet: str, id_base: int, shells: int = 8) -> inst
     settings = instance.Settings(
         name_prefix=name, subnet=subnet, id_base=id_base, port=instance.free_port(),
         metrics_port=instance.free_port(), shells=shells, storage_pool_mb=POOL_MB,
+        # On a disk that is nearly full a node removes images that nobody uses.
+        node_options={"image-free-percent": "0"},
         store=postgresql_server().create_database(name) if STORE == "postgresql" else "")
     one = instance.Instance(STATE_PARENT / f"sandbox-gateway-test-{name}", programs, settings)
     if one.state.exists():

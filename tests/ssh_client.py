@@ -7,6 +7,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import paramiko
 import pytest
 
 import deployment
@@ -83,6 +84,19 @@ class Ssh:
         told = self.session()
         return ([*self.options, "-P", str(told["port"]), "-o", f"User={told['token']}"],
                 told["host"])
+
+
+@contextlib.contextmanager
+def paramiko_client(ssh: Ssh, told: dict, **secret):
+    """Signed in with what `session()` told."""
+    client = paramiko.SSHClient()
+    client.load_host_keys(str(ssh.known_hosts))
+    client.connect(told["host"], told["port"], told["token"], timeout=20, look_for_keys=False,
+                   allow_agent=False, **secret)
+    try:
+        yield client
+    finally:
+        client.close()
 
 
 def environment() -> dict:

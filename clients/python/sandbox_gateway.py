@@ -2595,7 +2595,10 @@ class _Connection:
     def __init__(self, url: str | None, token: str | None, timeout: float,
                  ca_file: str | os.PathLike[str] | None, insecure: bool):
         self.url = (url or os.environ.get("SANDBOX_GATEWAY_URL") or DEFAULT_URL).rstrip("/")
-        self.token = token or os.environ.get("SANDBOX_GATEWAY_TOKEN") or ""
+        self.token = (token or os.environ.get("SANDBOX_GATEWAY_TOKEN") or "").strip()
+        if not _is_word(self.token):
+            raise InvalidRequest("the token must be one word of printable ASCII",
+                                 code="invalid_field", details={"field": "token"})
         self.token_is_kept = not self.token
         if self.token_is_kept:
             self.token = _kept_token(self.url)
@@ -2639,7 +2642,7 @@ class _Connection:
     def arguments(self, request: _Request, body: _OpenSource | None) -> dict[str, Any]:
         headers = dict(request.headers)
         if self.token:
-            headers["Authorization"] = f"Bearer {self.token.strip()}"
+            headers["Authorization"] = f"Bearer {self.token}"
         if body is not None and body.length is not None:
             headers["Content-Length"] = str(body.length)
         if request.json is not None:
@@ -2671,7 +2674,12 @@ def _kept_token(url: str) -> str:
     if not isinstance(config, dict) or str(config.get("url", "")).rstrip("/") != url:
         return ""
     token = config.get("token")
-    return token.strip() if isinstance(token, str) else ""
+    return token.strip() if isinstance(token, str) and _is_word(token.strip()) else ""
+
+
+def _is_word(text: str) -> bool:
+    """What a header takes as it is: nothing of a token gets into an error of httpx."""
+    return all("!" <= letter <= "~" for letter in text)
 
 
 class _Beside:

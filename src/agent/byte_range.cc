@@ -5,6 +5,18 @@
 #include <chrono>
 
 namespace agent {
+namespace {
+
+// One that is greater than any number is past every end all the same.
+std::optional<uint64_t> parse_position(std::string_view text) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  if (text.empty() || !std::ranges::all_of(text, is_digit)) {
+    return std::nullopt;
+  }
+  return base::parse_number<uint64_t>(text).value_or(UINT64_MAX);
+}
+
+}  // namespace
 
 Result<std::optional<ByteRange>> parse_range(std::string_view header, uint64_t size) {
   constexpr std::string_view kUnit = "bytes=";
@@ -18,8 +30,8 @@ Result<std::optional<ByteRange>> parse_range(std::string_view header, uint64_t s
   }
   const std::string_view first = range.substr(0, dash);
   const std::string_view last = range.substr(dash + 1);
-  const auto begin = base::parse_number<uint64_t>(first);
-  const auto end = base::parse_number<uint64_t>(last);
+  const auto begin = parse_position(first);
+  const auto end = parse_position(last);
   const bool broken = (first.empty() && !end) || (!first.empty() && !begin) ||
                       (!last.empty() && !end) || (begin && end && *end < *begin);
   if (broken) {

@@ -14,7 +14,7 @@ struct Row {
 TEST(ByteRange, one_range_is_taken) {
   for (const Row& row : {Row{"bytes=0-0", 0, 1}, Row{"bytes=0-9", 0, 10}, Row{"bytes=5-100", 5, 5},
                          Row{"bytes=9-", 9, 1}, Row{"bytes=-4", 6, 4}, Row{"bytes=-99", 0, 10},
-                         Row{"Bytes=1-2", 1, 2}}) {
+                         Row{"Bytes=1-2", 1, 2}, Row{"bytes=3-18446744073709551616", 3, 7}}) {
     const auto range = parse_range(row.header, 10);
     ASSERT_TRUE(range.has_value() && range->has_value()) << row.header;
     EXPECT_EQ((*range)->begin, row.begin) << row.header;
@@ -25,7 +25,7 @@ TEST(ByteRange, one_range_is_taken) {
 TEST(ByteRange, what_is_no_single_range_is_answered_whole) {
   for (const std::string_view header :
        {"bytes=", "bytes=-", "bytes=a-b", "bytes=3-2", "bytes=0-1,4-5", "lines=1-2", "", "bytes",
-        "bytes=1--2", "bytes=18446744073709551616-"}) {
+        "bytes=1--2", "bytes=+1-2"}) {
     const auto range = parse_range(header, 10);
     ASSERT_TRUE(range.has_value()) << header;
     EXPECT_FALSE(range->has_value()) << header;
@@ -37,6 +37,7 @@ TEST(ByteRange, past_the_end_is_not_satisfiable) {
   EXPECT_FALSE(parse_range("bytes=-0", 10).has_value());
   EXPECT_FALSE(parse_range("bytes=0-", 0).has_value());
   EXPECT_FALSE(parse_range("bytes=-5", 0).has_value());
+  EXPECT_FALSE(parse_range("bytes=18446744073709551616-", 10).has_value());
 }
 
 TEST(HttpDate, is_as_rfc_9110_has_it) {

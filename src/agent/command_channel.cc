@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <optional>
@@ -11,9 +10,9 @@
 #include "agent/client_watch.h"
 #include "agent/command.h"
 #include "agent/command_input.h"
+#include "agent/command_output.h"
 #include "agent/log_framing.h"
 #include "agent/login.h"
-#include "agent/output_pipe.h"
 #include "agent/uncancelled.h"
 #include "wire/websocket.h"
 
@@ -33,8 +32,6 @@ constexpr base::Milliseconds kClosePatience{2'000};
 constexpr base::Milliseconds kReaderPatience{std::chrono::hours(24 * 7)};
 // How often a client that has to wait with its input is looked after.
 constexpr base::Milliseconds kClientLook{500};
-// How much of a terminal is read after its command's end; a pipe tells what waits in it.
-constexpr size_t kTerminalRestMax = size_t{64} * 1024;
 constexpr char kChannelInput = 0;
 constexpr std::string_view kChannelOut = "\x01";
 constexpr std::string_view kChannelErr = "\x02";
@@ -50,8 +47,7 @@ class CommandChannel {
         terminal_(request.terminal),
         command_(agent, std::move(static_cast<CommandRequest&>(request))),
         input_(agent.loop),
-        lanes_{Lane{.pipe = OutputPipe(agent.loop), .channel = kChannelOut},
-               Lane{.pipe = OutputPipe(agent.loop), .channel = kChannelErr}},
+        output_(agent.loop),
         decoder_(wire::websocket::Role::server, kMessageBytesMax) {}
   ~CommandChannel() { close(); }
   CommandChannel(const CommandChannel&) = delete;
@@ -80,6 +76,7 @@ class CommandChannel {
       command_.note_time_out();
       co_await command_.end_tree();
     }
+    output_.end();
     over_ = true;
     command_.changed().notify();
   }
@@ -107,16 +104,10 @@ class CommandChannel {
   [[nodiscard]] Result<RunOutcome> outcome() const { return command_.outcome(); }
 
  private:
-  struct Lane {
-    OutputPipe pipe;
-    std::string_view channel;
-    std::optional<size_t> left = std::nullopt;  // what it held when the command ended
-  };
-
   Result<Command::Descriptors> open_pipes() {
     ASSIGN_OR_RETURN(childs_ends_[0], input_.open_pipe());
-    ASSIGN_OR_RETURN(childs_ends_[1], lanes_[0].pipe.open_pipe());
-    ASSIGN_OR_RETURN(childs_ends_[2], lanes_[1].pipe.open_pipe());
+    ASSIGN_OR_RETURN(childs_ends_[1], output_.open_pipe(CommandOutput::out));
+    ASSIGN_OR_RETURN(childs_ends_[2], output_.open_pipe(CommandOutput::err));
     for (const base::Fd& end : childs_ends_) {
       streams_.push_back(identity_of(end.get()));
     }
@@ -133,7 +124,7 @@ class CommandChannel {
     const auto copy = [&terminal] {
       return base::Fd(::fcntl(terminal.master.get(), F_DUPFD_CLOEXEC, 0));
     };
-    lanes_[0].pipe.use_terminal(copy());
+    output_.use_terminal(copy());
     input_.use_terminal(copy());
     master_ = std::move(terminal.master);
     childs_ends_[0] = std::move(terminal.slave);
@@ -155,63 +146,19 @@ class CommandChannel {
 
   Task<void> tell() {
     while (!client_gone_) {
-      const bool told_one = co_await tell_piece(lanes_[0]);
-      const bool told_other = co_await tell_piece(lanes_[1]);
-      if (told_one || told_other) {
-        continue;
+      if (const auto piece = output_.read()) {
+        const std::string_view channel =
+            piece->stream == CommandOutput::out ? kChannelOut : kChannelErr;
+        const wire::websocket::FrameHead head(Opcode::binary, channel.size() + piece->size);
+        co_await write(base::cat(head.bytes(), channel), piece->bytes());
+      } else if (over_ && output_.drained()) {
+        co_await tell_end();
+        co_return;
+      } else if (!over_) {
+        [[maybe_unused]] const auto wake =
+            co_await output_.wait(command_.changed(), Deadline::never());
       }
-      if (over_ && drained()) {
-        break;
-      }
-      if (!over_) {
-        co_await wait_for_output();
-      }
     }
-    if (!client_gone_) {
-      co_await tell_end();
-    }
-  }
-
-  Task<void> wait_for_output() {
-    for (Lane& lane : lanes_) {
-      lane.pipe.when_readable([this] { command_.changed().notify(); });
-    }
-    [[maybe_unused]] const auto wake = co_await command_.changed().wait(Deadline::never());
-    for (Lane& lane : lanes_) {
-      lane.pipe.stop_waiting();
-    }
-  }
-
-  size_t& left_of(Lane& lane) {
-    if (!lane.left) {
-      lane.left = terminal_ ? kTerminalRestMax : lane.pipe.waiting();
-    }
-    return *lane.left;
-  }
-
-  // What background children write after the command's end is not its output any more.
-  bool drained() {
-    return std::ranges::all_of(
-        lanes_, [this](Lane& lane) { return left_of(lane) == 0 || !lane.pipe.is_open(); });
-  }
-
-  Task<bool> tell_piece(Lane& lane) {
-    if (!lane.pipe.is_open() || (over_ && left_of(lane) == 0)) {
-      co_return false;
-    }
-    const size_t size = std::min(lane.left.value_or(SIZE_MAX), lane.pipe.piece_bytes());
-    const auto buffer = std::make_unique_for_overwrite<char[]>(size);
-    const size_t count = lane.pipe.read({buffer.get(), size});
-    if (lane.left) {
-      // A terminal that has nothing now has told all.
-      *lane.left = count == 0 ? 0 : *lane.left - count;
-    }
-    if (count == 0) {
-      co_return false;
-    }
-    const wire::websocket::FrameHead head(Opcode::binary, count + lane.channel.size());
-    co_await write(base::cat(head.bytes(), lane.channel), {buffer.get(), count});
-    co_return true;
   }
 
   Task<void> tell_end() {
@@ -306,7 +253,7 @@ class CommandChannel {
   }
 
   // {"type":"resize","cols","rows"}, {"type":"eof"}, {"type":"signal","signal"}, as an attached
-  // session takes them.
+  // session takes them, and {"type":"output_closed"} of a client whose own reader is gone.
   Result<void> obey(std::string_view text) {
     ASSIGN_OR_RETURN(const auto object, wire::json::parse_object(text));
     wire::json::Reader reader(object);
@@ -330,6 +277,11 @@ class CommandChannel {
       input_.finish();
       return {};
     }
+    if (type == "output_closed") {
+      RETURN_IF_ERROR(reader.finish());
+      output_.refuse(CommandOutput::out);
+      return {};
+    }
     return base::fail_field("type", "there is no message of type '", type, "'");
   }
 
@@ -340,9 +292,7 @@ class CommandChannel {
   }
 
   void close() {
-    for (Lane& lane : lanes_) {
-      lane.pipe.close(terminal_ ? nullptr : &agent_.leftovers);
-    }
+    output_.close(agent_.leftovers);
     input_.close();
     master_.reset();
   }
@@ -353,7 +303,7 @@ class CommandChannel {
   const std::optional<WindowSize> terminal_;
   Command command_;
   CommandInput input_;
-  std::array<Lane, 2> lanes_;
+  CommandOutput output_;
   std::array<base::Fd, 3> childs_ends_;  // until it has started
   std::vector<FileIdentity> streams_;    // those ends, where they are pipes
   base::Fd master_;                      // of its terminal, for its size

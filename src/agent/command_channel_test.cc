@@ -78,6 +78,24 @@ TEST(CommandChannel, a_reader_that_stands_still_holds_the_command_up) {
   EXPECT_EQ(agent.shell("test -e done").at("exit_code").as_int64(), 1);
 }
 
+TEST(CommandChannel, output_that_nobody_reads_any_more_is_refused_and_the_rest_goes_on) {
+  const TestAgent agent;
+  Viewer viewer(agent, kTarget, shell("yes; echo $? >&2; cat >&2; exit 5"));
+  ASSERT_TRUE(viewer.sees("y\n"));
+  viewer.order(R"({"type":"output_closed"})");
+  viewer.type("input");
+  viewer.order(R"({"type":"eof"})");
+  viewer.watch_to_the_end();
+  EXPECT_EQ(viewer.err_, "141\ninput");
+  EXPECT_EQ(exit_of(viewer), 5);
+  // A terminal has one output for all.
+  Viewer terminal(agent, kTarget, shell("read -r a; echo $a", R"(,"tty":{"cols":80,"rows":24})"));
+  terminal.order(R"({"type":"output_closed"})");
+  terminal.type("word\n");
+  terminal.watch_to_the_end();
+  EXPECT_TRUE(terminal.shown_.contains("word\r\nword\r\n")) << terminal.shown_;
+}
+
 TEST(CommandChannel, death_by_signal_an_order_and_a_missing_program_are_told) {
   const TestAgent agent;
   Viewer killed(agent, kTarget, shell("kill -SEGV $$"));

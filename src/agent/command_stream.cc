@@ -1,12 +1,11 @@
 #include "agent/command_stream.h"
 
-#include <algorithm>
 #include <array>
 
 #include "agent/client_watch.h"
 #include "agent/command.h"
 #include "agent/command_input.h"
-#include "agent/output_pipe.h"
+#include "agent/command_output.h"
 #include "agent/run_request.h"
 #include "agent/text_encoder.h"
 #include "agent/uncancelled.h"
@@ -49,17 +48,16 @@ class CommandStream {
         input_text_(std::move(request.input)),
         command_(agent, std::move(request)),
         input_(agent.loop),
-        lanes_{
-            Lane{.pipe = OutputPipe(agent.loop), .name = "stdout", .text = TextEncoder(encoding)},
-            Lane{.pipe = OutputPipe(agent.loop), .name = "stderr", .text = TextEncoder(encoding)}} {
-  }
+        output_(agent.loop),
+        lanes_{Lane{.name = "stdout", .text = TextEncoder(encoding)},
+               Lane{.name = "stderr", .text = TextEncoder(encoding)}} {}
   ~CommandStream() { close(); }
   CommandStream(const CommandStream&) = delete;
   CommandStream& operator=(const CommandStream&) = delete;
 
   Result<void> start() {
-    ASSIGN_OR_RETURN(const base::Fd out, lanes_[0].pipe.open_pipe());
-    ASSIGN_OR_RETURN(const base::Fd err, lanes_[1].pipe.open_pipe());
+    ASSIGN_OR_RETURN(const base::Fd out, output_.open_pipe(CommandOutput::out));
+    ASSIGN_OR_RETURN(const base::Fd err, output_.open_pipe(CommandOutput::err));
     base::Fd input;
     if (!input_text_.empty()) {
       ASSIGN_OR_RETURN(input, input_.open_pipe());
@@ -86,6 +84,7 @@ class CommandStream {
       }
       co_await command_.end_tree();
     }
+    output_.end();
     over_ = true;
     command_.changed().notify();
   }
@@ -103,20 +102,14 @@ class CommandStream {
                        .finish());
     last_sign_ = steady_clock::now();
     while (!client_gone_) {
-      const bool told_one = co_await tell_piece(lanes_[0]);
-      const bool told_other = co_await tell_piece(lanes_[1]);
-      if (told_one || told_other) {
-        continue;
-      }
-      if (over_ && drained()) {
-        break;
-      }
-      if (!over_) {
+      if (const auto piece = output_.read()) {
+        co_await tell_piece(*piece);
+      } else if (over_ && output_.drained()) {
+        co_await tell_end();
+        co_return;
+      } else if (!over_) {
         co_await wait_for_output();
       }
-    }
-    if (!client_gone_) {
-      co_await tell_end();
     }
   }
 
@@ -130,63 +123,28 @@ class CommandStream {
 
  private:
   struct Lane {
-    OutputPipe pipe;
     std::string_view name;
     TextEncoder text;
-    std::optional<size_t> left = std::nullopt;  // what the pipe held when the command ended
   };
 
   // Until something is to be read or the command is over; keep-alives meanwhile.
   Task<void> wait_for_output() {
-    for (Lane& lane : lanes_) {
-      lane.pipe.when_readable([this] { command_.changed().notify(); });
-    }
     const Deadline deadline = Deadline::at(last_sign_ + kKeepAlive);
-    const auto wake = co_await command_.changed().wait(deadline);
-    for (Lane& lane : lanes_) {
-      lane.pipe.stop_waiting();
-    }
+    const auto wake = co_await output_.wait(command_.changed(), deadline);
     if (wake == net::EventLoop::Wake::deadline) {
       co_await write_line(kKeepAliveLine);
     }
   }
 
-  // What background children write after the command's end is not its output any more.
-  bool drained() {
-    return std::ranges::all_of(lanes_, [](Lane& lane) {
-      if (!lane.left) {
-        lane.left = lane.pipe.waiting();
-      }
-      return *lane.left == 0 || !lane.pipe.is_open();
-    });
-  }
-
-  Task<bool> tell_piece(Lane& lane) {
-    if (over_) {
-      if (!lane.left) {
-        lane.left = lane.pipe.waiting();
-      }
-      if (*lane.left == 0) {
-        co_return false;
-      }
-    }
-    const size_t size = std::min(lane.left.value_or(SIZE_MAX), lane.pipe.piece_bytes());
-    const auto buffer = std::make_unique_for_overwrite<char[]>(size);
-    const size_t count = lane.pipe.read({buffer.get(), size});
-    if (count == 0) {
-      co_return false;
-    }
-    if (lane.left) {
-      *lane.left -= count;
-    }
+  Task<void> tell_piece(const CommandOutput::Piece& piece) {
+    Lane& lane = lanes_[piece.stream];
     begin_event(lane);
     const size_t before = line_.size();
-    lane.text.add(line_, {buffer.get(), count});
+    lane.text.add(line_, piece.bytes());
     if (line_.size() > before) {
       line_ += "\"}\n";
       co_await write_line(line_);
     }
-    co_return true;
   }
 
   void begin_event(const Lane& lane) {
@@ -240,9 +198,7 @@ class CommandStream {
 
   void close() {
     client_watch_.reset();
-    for (Lane& lane : lanes_) {
-      lane.pipe.close(&agent_.leftovers);
-    }
+    output_.close(agent_.leftovers);
     input_.close();
   }
 
@@ -251,6 +207,7 @@ class CommandStream {
   std::string input_text_;
   Command command_;
   CommandInput input_;
+  CommandOutput output_;
   std::array<Lane, 2> lanes_;
   std::optional<ClientWatch> client_watch_;
   std::string line_;

@@ -52,9 +52,10 @@ constexpr std::array kOptions{
     Option{.name = "name-prefix",
            .standard = "sg",
            .value = "NAME",
-           .help = "begins the names of interfaces, cgroups and the firewall's table, 1 to 8 of a-z "
-                   "and 0-9: each node on a machine has its own, as it has a subnet and an id "
-                   "range"},
+           .help =
+               "begins the names of interfaces, cgroups and the firewall's table; 1 to 8 of a-z "
+               "and 0-9. Each node on a machine has its own, as it has a subnet and an id "
+               "range"},
     Option{.name = "subnet",
            .standard = "10.201.0.0/16",
            .value = "CIDR",

@@ -254,6 +254,7 @@ TEST_F(RealEgress, a_next_node_goes_on_where_the_last_one_ended) {
 TEST_F(RealEgress, a_sandbox_cannot_have_ever_more_opened) {
   const auto place = make_with({"*.example.com"});
   std::vector<Answer> answers;
+  answers.reserve(Egress::kLearntMax);
   for (uint32_t i = 0; i < Egress::kLearntMax; ++i) {
     answers.push_back({.address = number("203.0.113.0") + i, .holds = kHour});
   }
@@ -269,6 +270,7 @@ TEST_F(RealEgress, a_sandbox_cannot_have_ever_more_opened) {
 
 TEST_F(RealEgress, the_largest_list_is_taken) {
   std::vector<std::string> entries;
+  entries.reserve(256);
   for (int i = 0; i < 256; ++i) {
     entries.push_back(cat("203.", i, ".0.0/16"));
   }

@@ -120,6 +120,7 @@ TEST_F(ReusedNetwork, a_place_with_any_internet_socket_is_not_used_again) {
 TEST_F(ReusedNetwork, no_more_places_are_kept_than_wanted) {
   network_->want_spares(2);
   std::vector<NetworkPlace> places;
+  places.reserve(3);
   for (int i = 0; i < 3; ++i) {
     places.push_back(make());
   }

@@ -244,6 +244,7 @@ TEST_F(RealNetwork, reaping_spares_what_was_adopted) {
 TEST_F(RealNetwork, released_indices_come_back_after_all_others) {
   auto small = Network::open({.prefix = "tstns", .subnet = "10.253.1.0/29"}).value();
   std::vector<NetworkPlace> places;
+  places.reserve(small->capacity());
   for (uint32_t i = 0; i < small->capacity(); ++i) {
     places.push_back(small->make().value());
   }
@@ -309,6 +310,7 @@ TEST_F(RealNetwork, the_cost_of_each_call_is_reported) {
     return static_cast<long long>(took.count()) / kRounds;
   };
   std::vector<NetworkPlace> places;
+  places.reserve(kRounds);
   auto since = steady_clock::now();
   for (int i = 0; i < kRounds; ++i) {
     places.push_back(make());

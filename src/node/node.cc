@@ -15,8 +15,8 @@
 
 #include "base/sys.h"
 #include "jail/shell.h"
-#include "net/task_group.h"
 #include "model/network_policy.h"
+#include "net/task_group.h"
 #include "node/cgroups.h"
 #include "node/image_firewall.h"
 #include "node/images.h"
@@ -169,7 +169,7 @@ Node::Node(net::EventLoop& loop, std::unique_ptr<Parts> parts, base::Log& log)
 
 Node::~Node() = default;
 
-Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, NodeOptions options,
+Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, const NodeOptions& options,
                                          base::Clock& clock, base::Log& log) {
   if (options.id_base < kIdBaseMin || places_of_ids(options.id_base) == 0) {
     return base::fail_field("id_base", "id-base must be at least ", kIdBaseMin,

@@ -33,14 +33,14 @@ struct NodeOptions {
 
 class Node {
  public:
-  static base::Result<std::unique_ptr<Node>> open(net::EventLoop& loop, NodeOptions options,
+  static base::Result<std::unique_ptr<Node>> open(net::EventLoop& loop, const NodeOptions& options,
                                                   base::Clock& clock, base::Log& log);
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
   ~Node();
 
-  // Serves until stop_soon(); runs the loop. Sandboxes go on when it ends; where there are none, the
-  // firewall and the cgroups go with it.
+  // Serves until stop_soon(); runs the loop. Sandboxes go on when it ends; where there are none,
+  // the firewall and the cgroups go with it.
   void run();
   // From a callback of the loop.
   void stop_soon();

@@ -21,6 +21,7 @@
 #include "base/sys.h"
 #include "node/cgroups.h"
 #include "node/fault_points.h"
+#include "node/image_firewall.h"
 #include "node/network.h"
 #include "node/node.h"
 #include "node/program.h"
@@ -162,7 +163,7 @@ class NodeTest : public testing::Test {
     if (const auto network = Network::open({.prefix = kPrefix, .subnet = "10.213.0.0/16"})) {
       EXPECT_TRUE((*network)->close());
     }
-    (void)run_program({"nft", "delete", "table", "inet", base::cat(kPrefix, "_images")});
+    EXPECT_TRUE(forget_helper(kPrefix));
     if (const auto cgroups = Cgroups::open(kPrefix)) {
       const auto closed = (*cgroups)->close();
       EXPECT_TRUE(closed) << closed.error().message;
@@ -292,7 +293,7 @@ class NodeTest : public testing::Test {
     const auto add = [&found](const std::string& folder, const std::string& prefix) {
       for (const auto& name : base::sys::list_folder(folder).value_or(std::vector<std::string>())) {
         if (name.starts_with(prefix)) {
-          found.insert(folder + "/" + name);
+          found.insert(base::cat(folder, "/", name));
         }
       }
     };

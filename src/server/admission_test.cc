@@ -197,7 +197,7 @@ TEST_F(AdmissionRoutes, an_owner_gets_back_what_was_borrowed) {
 TEST_F(AdmissionRoutes, quotas_show_own_borrowed_and_lent) {
   put_team("default", 1);
   put_team("b", 2);
-  const std::string first = create();
+  create();
   const std::string second = create();
   EXPECT_TRUE(becomes(second, "ready"));
   create();

@@ -44,27 +44,10 @@ Result<std::string> file_target(const Exchange& exchange, std::string_view route
 }
 
 // A request without a body that changes something.
-Task<Result<void>> change(Application& application, Exchange& exchange, std::string target) {
+Task<Result<void>> change(Application& application, Exchange& exchange, const std::string& target) {
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_file_change(application, exchange, use.live(), std::move(target));
-}
-
-}  // namespace
-
-Task<Result<void>> get_file(Application& application, Exchange& exchange) {
-  CO_ASSIGN_OR_RETURN(auto target,
-                      file_target(exchange, "/files",
-                                  {"container", "path", "user", "list", "depth", "stat", "tar"}));
-  CO_ASSIGN_OR_RETURN(const bool is_list, exchange.flag_parameter("list"));
-  CO_ASSIGN_OR_RETURN(const bool is_stat, exchange.flag_parameter("stat"));
-  if (is_list) {
-    exchange.audit().event = "file.list";
-  }
-  CO_ASSIGN_OR_RETURN(const auto use,
-                      application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_file_read(application, exchange, use.live(), std::move(target),
-                                     is_list || is_stat ? FileAnswer::json : FileAnswer::bytes);
+  co_return co_await relay_file_change(application, exchange, use.live(), target);
 }
 
 // What would make it another upload than that of the whole file, whatever is there: not built, and
@@ -82,6 +65,23 @@ Result<void> check_put_conditions(const Exchange& exchange) {
   return {};
 }
 
+}  // namespace
+
+Task<Result<void>> get_file(Application& application, Exchange& exchange) {
+  CO_ASSIGN_OR_RETURN(auto target,
+                      file_target(exchange, "/files",
+                                  {"container", "path", "user", "list", "depth", "stat", "tar"}));
+  CO_ASSIGN_OR_RETURN(const bool is_list, exchange.flag_parameter("list"));
+  CO_ASSIGN_OR_RETURN(const bool is_stat, exchange.flag_parameter("stat"));
+  if (is_list) {
+    exchange.audit().event = "file.list";
+  }
+  CO_ASSIGN_OR_RETURN(const auto use,
+                      application.sandboxes.use(exchange.caller(), exchange.segment(0)));
+  co_return co_await relay_file_read(application, exchange, use.live(), target,
+                                     is_list || is_stat ? FileAnswer::json : FileAnswer::bytes);
+}
+
 Task<Result<void>> put_file(Application& application, Exchange& exchange) {
   CO_RETURN_IF_ERROR(check_put_conditions(exchange));
   CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files",
@@ -89,25 +89,25 @@ Task<Result<void>> put_file(Application& application, Exchange& exchange) {
                                                 "preserve_owner"}));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_file_write(application, exchange, use.live(), std::move(target));
+  co_return co_await relay_file_write(application, exchange, use.live(), target);
 }
 
 Task<Result<void>> delete_file(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target,
                       file_target(exchange, "/files", {"container", "path", "user", "recursive"}));
-  co_return co_await change(application, exchange, std::move(target));
+  co_return co_await change(application, exchange, target);
 }
 
 Task<Result<void>> make_folder(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/mkdir",
                                                {"container", "path", "user", "mode", "owner"}));
-  co_return co_await change(application, exchange, std::move(target));
+  co_return co_await change(application, exchange, target);
 }
 
 Task<Result<void>> move_file(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target, file_target(exchange, "/files/move",
                                                {"container", "path", "to", "user", "overwrite"}));
-  co_return co_await change(application, exchange, std::move(target));
+  co_return co_await change(application, exchange, target);
 }
 
 Task<Result<void>> watch_files(Application& application, Exchange& exchange) {
@@ -116,14 +116,14 @@ Task<Result<void>> watch_files(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   exchange.mark_endless();
-  co_return co_await relay_file_watch(application, exchange, use.live(), std::move(target));
+  co_return co_await relay_file_watch(application, exchange, use.live(), target);
 }
 
 Task<Result<void>> change_file_mode(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target,
                       file_target(exchange, "/files/chmod",
                                   {"container", "path", "user", "mode", "owner", "recursive"}));
-  co_return co_await change(application, exchange, std::move(target));
+  co_return co_await change(application, exchange, target);
 }
 
 }  // namespace server

@@ -20,7 +20,7 @@ Task<void> read_reply(net::HttpReader& reader, std::string method, Reply& reply)
   }
   reply.status = response->status;
   reply.headers = response->headers;
-  auto body = co_await reader.read_whole_body(256 * 1024 * 1024, kPatience);
+  auto body = co_await reader.read_whole_body(size_t{256} * 1024 * 1024, kPatience);
   reply.body = body ? std::move(*body) : "(the body ended early)";
 }
 

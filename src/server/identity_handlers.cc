@@ -75,6 +75,7 @@ Result<service::TokenExchange::Request> parse_exchange(const wire::http::Request
     for (const auto& [wanted, into] : known) {
       if (name == wanted) {
         *into = std::move(value);
+        break;
       }
     }
   }

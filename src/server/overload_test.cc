@@ -103,7 +103,7 @@ TEST_F(Gate, large_uploads_are_heavy_and_small_ones_are_not) {
   gateway.overload.take(load_of(Pressure::heavy));
   const std::string path = "/sandboxes/" + id + "/files?path=/tmp/a";
   EXPECT_EQ(gateway.call("PUT", path, "small").status, 200);
-  EXPECT_EQ(gateway.call("PUT", path, std::string(2 * 1024 * 1024, 'x')).status, 429);
+  EXPECT_EQ(gateway.call("PUT", path, std::string(size_t{2} * 1024 * 1024, 'x')).status, 429);
 }
 
 TEST_F(Gate, a_tokens_rate_is_told_and_refused_with_the_time_to_wait) {

@@ -47,7 +47,7 @@ Task<Result<void>> relay_events(Exchange& exchange, AgentChannel& channel,
 }  // namespace
 
 Task<Result<void>> relay_file_watch(Application& application, Exchange& exchange, LivePtr live,
-                                    std::string target) {
+                                    const std::string& target) {
   auto head = agent_head(exchange, "GET", target);
   return ask_agent(
       application, exchange, std::move(live),
@@ -56,7 +56,7 @@ Task<Result<void>> relay_file_watch(Application& application, Exchange& exchange
 }
 
 Task<Result<void>> relay_file_read(Application& application, Exchange& exchange, LivePtr live,
-                                   std::string target, FileAnswer answer) {
+                                   const std::string& target, FileAnswer answer) {
   const std::string& method = exchange.request().method;
   auto head = agent_head(exchange, method, target);
   for (const std::string_view name : {"range", "if-range", "if-none-match", "if-modified-since"}) {
@@ -70,7 +70,7 @@ Task<Result<void>> relay_file_read(Application& application, Exchange& exchange,
 }
 
 Task<Result<void>> relay_file_write(Application& application, Exchange& exchange, LivePtr live,
-                                    std::string target) {
+                                    const std::string& target) {
   CO_ASSIGN_OR_RETURN(BodySource body, BodySource::open(exchange));
   co_return co_await upload_to_agent(application, exchange, std::move(live), body,
                                      {.method = "PUT",
@@ -81,7 +81,7 @@ Task<Result<void>> relay_file_write(Application& application, Exchange& exchange
 }
 
 Task<Result<void>> relay_file_change(Application& application, Exchange& exchange, LivePtr live,
-                                     std::string target) {
+                                     const std::string& target) {
   const std::string& method = exchange.request().method;
   auto head = agent_head(exchange, method, target);
   return ask_agent(application, exchange, std::move(live),

@@ -63,7 +63,7 @@ Task<Result<void>> relay_upgrade(Exchange& exchange, AgentChannel& channel,
 }  // namespace
 
 Task<Result<void>> relay_session_call(Application& application, Exchange& exchange, LivePtr live,
-                                      std::string target, std::string body,
+                                      const std::string& target, std::string body,
                                       base::Milliseconds patience) {
   const std::string method = agent_method(exchange);
   HeadBuilder head = agent_head(exchange, method, target);
@@ -86,7 +86,7 @@ Task<Result<void>> relay_session_start(Application& application, Exchange& excha
 }
 
 Task<Result<void>> relay_session_log(Application& application, Exchange& exchange, LivePtr live,
-                                     std::string target) {
+                                     const std::string& target) {
   HeadBuilder head = agent_head(exchange, agent_method(exchange), target);
   const std::string* accept = exchange.request().find("accept");
   if (accept != nullptr && accept->contains(kRecords)) {
@@ -101,7 +101,7 @@ Task<Result<void>> relay_session_log(Application& application, Exchange& exchang
 }
 
 Task<Result<void>> relay_session_input(Application& application, Exchange& exchange, LivePtr live,
-                                       BodySource& body, std::string target) {
+                                       BodySource& body, const std::string& target) {
   HeadBuilder head = agent_head(exchange, "POST", target);
   head.add("content-type", "application/octet-stream");
   return upload_to_agent(application, exchange, std::move(live), body,
@@ -113,7 +113,7 @@ Task<Result<void>> relay_session_input(Application& application, Exchange& excha
 }
 
 Task<Result<void>> relay_websocket(Application& application, Exchange& exchange, LivePtr live,
-                                   std::string target) {
+                                   const std::string& target) {
   HeadBuilder head = agent_head(exchange, "GET", target);
   head.add("connection", "Upgrade").add("upgrade", "websocket");
   return ask_agent(

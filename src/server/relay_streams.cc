@@ -30,7 +30,7 @@ Result<void> check_stream_upgrade(const wire::http::Request& request) {
 }
 
 Task<Result<void>> relay_stream(Application& application, Exchange& exchange, LivePtr live,
-                                std::string target, std::string body) {
+                                const std::string& target, std::string body) {
   const std::string& method = exchange.request().method;
   auto head = agent_head(exchange, method, target);
   head.add("connection", "Upgrade").add("upgrade", kStreamProtocol);

@@ -13,6 +13,6 @@ Result<void> check_stream_upgrade(const wire::http::Request& request);
 
 // `body` was checked. From 101 on the end of one direction is passed on and the other goes on.
 Task<Result<void>> relay_stream(Application& application, Exchange& exchange, LivePtr live,
-                                std::string target, std::string body);
+                                const std::string& target, std::string body);
 
 }  // namespace server

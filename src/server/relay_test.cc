@@ -15,6 +15,16 @@ struct Relay : ::testing::Test {
   TestGateway gateway{ground};
   std::string id = gateway.make_ready();
   std::string run_path = "/sandboxes/" + id + "/run";
+
+  // A client whose command runs until somebody ends it.
+  std::unique_ptr<net::Stream> connect_and_run() {
+    auto client = gateway.connect();
+    const std::string body = R"({"argv":["sleep","100"]})";
+    const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
+    EXPECT_GT(::send(client->fd(), bytes.data(), bytes.size(), 0), 0);
+    EXPECT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+    return client;
+  }
 };
 
 TEST_F(Relay, run_gives_the_commands_outcome) {
@@ -46,7 +56,7 @@ TEST_F(Relay, run_refuses_bad_input) {
     EXPECT_EQ(reply.field(), bad.field) << bad.body;
   }
   EXPECT_EQ(ground.engine.agent(id)->runs(), 0);
-  const Reply large = gateway.call("POST", run_path, std::string(13 * 1024 * 1024, ' '));
+  const Reply large = gateway.call("POST", run_path, std::string(size_t{13} * 1024 * 1024, ' '));
   EXPECT_EQ(large.status, 413);
 }
 
@@ -64,23 +74,12 @@ TEST_F(Relay, run_relays_output_larger_than_a_buffer) {
 }
 
 TEST_F(Relay, a_client_that_leaves_cancels_its_command) {
-  {
-    const auto client = gateway.connect();
-    const std::string body = R"({"argv":["sleep","100"]})";
-    const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
-    ASSERT_EQ(::send(client->fd(), bytes.data(), bytes.size(), 0),
-              static_cast<ssize_t>(bytes.size()));
-    ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
-  }
+  connect_and_run().reset();
   EXPECT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->cancelled_runs() == 1; }));
 }
 
 TEST_F(Relay, a_half_closed_client_is_gone_too) {
-  const auto client = gateway.connect();
-  const std::string body = R"({"argv":["sleep","100"]})";
-  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
-  ASSERT_GT(::send(client->fd(), bytes.data(), bytes.size(), 0), 0);
-  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  const auto client = connect_and_run();
   client->shutdown_write();
   EXPECT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->cancelled_runs() == 1; }));
 }
@@ -111,11 +110,7 @@ TEST_F(Relay, a_gateway_that_will_stop_says_so_and_serves_on) {
 }
 
 TEST_F(Relay, a_server_that_stops_refuses_new_work_while_what_runs_goes_on) {
-  const auto client = gateway.connect();
-  const std::string body = R"({"argv":["sleep","100"]})";
-  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
-  ASSERT_GT(::send(client->fd(), bytes.data(), bytes.size(), 0), 0);
-  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  const auto client = connect_and_run();
   net::TaskGroup stopping(ground.loop);
   stopping.spawn(gateway.api.stop(net::Deadline::after(std::chrono::hours(1))));
   const Reply refused = gateway.call("POST", run_path, R"({"argv":["true"]})");
@@ -132,11 +127,7 @@ TEST_F(Relay, a_server_that_stops_refuses_new_work_while_what_runs_goes_on) {
 }
 
 TEST_F(Relay, a_server_that_stops_answers_the_first_request_of_a_connection_that_it_has_taken) {
-  const auto busy = gateway.connect();
-  const std::string body = R"({"argv":["sleep","100"]})";
-  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
-  ASSERT_GT(::send(busy->fd(), bytes.data(), bytes.size(), 0), 0);
-  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  const auto busy = connect_and_run();
   const auto taken = gateway.connect();
   ASSERT_TRUE(gateway.eventually([&] { return gateway.api.connections() == 2; }));
   net::TaskGroup stopping(ground.loop);
@@ -161,11 +152,7 @@ TEST_F(Relay, pipelined_requests_are_answered_in_order) {
 }
 
 TEST_F(Relay, a_sandbox_that_dies_during_a_run_is_told) {
-  const auto client = gateway.connect();
-  const std::string body = R"({"argv":["sleep","100"]})";
-  const std::string bytes = gateway.head("POST", run_path, body.size()) + body;
-  ASSERT_GT(::send(client->fd(), bytes.data(), bytes.size(), 0), 0);
-  ASSERT_TRUE(gateway.eventually([&] { return ground.engine.agent(id)->runs() == 1; }));
+  const auto client = connect_and_run();
   ground.engine.die(id, "agent_lost", "killed");
   std::array<char, 4096> buffer{};
   ssize_t size = 0;
@@ -178,7 +165,7 @@ TEST_F(Relay, a_sandbox_that_dies_during_a_run_is_told) {
 }
 
 TEST_F(Relay, files_go_up_and_come_down_whole) {
-  for (const size_t size : {size_t{0}, size_t{10}, size_t{64 * 1024}, size_t{3'000'001}}) {
+  for (const size_t size : {size_t{0}, size_t{10}, size_t{64} * 1024, size_t{3'000'001}}) {
     std::string bytes(size, 'a');
     for (size_t i = 0; i < size; ++i) {
       bytes[i] = static_cast<char>('a' + i % 26);

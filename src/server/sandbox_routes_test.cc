@@ -95,7 +95,7 @@ TEST_F(SandboxRoutes, bad_input_names_its_field_and_leaves_nothing) {
 }
 
 TEST_F(SandboxRoutes, a_body_that_is_too_large_is_refused) {
-  const std::string body(500 * 1024, ' ');
+  const std::string body(size_t{500} * 1024, ' ');
   const Reply reply = gateway.call("POST", "/sandboxes", body);
   EXPECT_EQ(reply.status, 413);
   EXPECT_EQ(reply.code(), "body_too_large");
@@ -244,7 +244,6 @@ TEST_F(SandboxRoutes, a_death_is_failed_with_its_reason) {
 TEST(Restart, keeps_what_was_acknowledged) {
   Ground ground;
   std::string kept;
-  std::string lost;
   std::string slow;
   {
     TestGateway gateway(ground);

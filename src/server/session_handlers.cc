@@ -66,8 +66,8 @@ Task<Result<void>> steer_session(Application& application, Exchange& exchange,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   CO_ASSIGN_OR_RETURN(auto body, co_await exchange.read_body(kSmallBodyBytesMax));
   CO_RETURN_IF_ERROR(check(body));
-  co_return co_await relay_session_call(application, exchange, use.live(), std::move(target),
-                                        std::move(body), kAgentPatience);
+  co_return co_await relay_session_call(application, exchange, use.live(), target, std::move(body),
+                                        kAgentPatience);
 }
 
 }  // namespace
@@ -92,7 +92,7 @@ Task<Result<void>> get_session(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, base::cat("?wait=", wait)));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_session_call(application, exchange, use.live(), std::move(target), "",
+  co_return co_await relay_session_call(application, exchange, use.live(), target, "",
                                         kAgentPatience + std::chrono::seconds(wait));
 }
 
@@ -102,7 +102,7 @@ Task<Result<void>> delete_session(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(auto target, session_target(exchange, lives_on ? "?keep_background=1" : ""));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_session_call(application, exchange, use.live(), std::move(target), "",
+  co_return co_await relay_session_call(application, exchange, use.live(), target, "",
                                         kAgentPatience);
 }
 
@@ -131,8 +131,7 @@ Task<Result<void>> session_stdin(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(BodySource body, BodySource::open(exchange));
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
-  co_return co_await relay_session_input(application, exchange, use.live(), body,
-                                         std::move(target));
+  co_return co_await relay_session_input(application, exchange, use.live(), body, target);
 }
 
 Task<Result<void>> kill_session(Application& application, Exchange& exchange) {
@@ -152,7 +151,7 @@ Task<Result<void>> attach_session(Application& application, Exchange& exchange) 
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   exchange.mark_endless();
-  co_return co_await relay_websocket(application, exchange, use.live(), std::move(target));
+  co_return co_await relay_websocket(application, exchange, use.live(), target);
 }
 
 Task<Result<void>> open_terminal(Application& application, Exchange& exchange) {

@@ -108,7 +108,7 @@ TEST_F(Sessions, exec_refuses_bad_input_before_anything_starts) {
         Case{"{\"argv\":[]}\n", "invalid_field", "argv"}, Case{"{}\n", "missing_field", "argv"},
         Case{"{\"argv\":[\"a\"],\"stdin\":\"x\"}\n", "unknown_field", "stdin"},
         Case{"{\"argv\":[\"a\"],\"encoding\":\"utf8\"}\n", "unknown_field", "encoding"},
-        Case{std::string(1024 * 1024, ' ') + "\n", "body_too_large", ""}}) {
+        Case{std::string(size_t{1024} * 1024, ' ') + "\n", "body_too_large", ""}}) {
     const Reply reply = gateway.call("POST", box + "/exec", bad.body);
     EXPECT_EQ(reply.code(), bad.code) << bad.body.substr(0, 60);
     EXPECT_EQ(reply.field(), bad.field) << bad.body.substr(0, 60);
@@ -311,7 +311,8 @@ TEST_F(Sessions, handshakes_are_checked) {
   };
   for (const std::string& bad :
        {changed("version: 13", "version: 12"), changed("dGhlIHNhbXBsZSBub25jZQ==", "c2hvcnQ="),
-        changed("keep-alive, Upgrade", "keep-alive"), changed("upgrade: websocket", "upgrade: h2c"),
+        changed("keep-alive, Upgrade", "keep-alive"), changed("HTTP/1.1", "HTTP/1.0"),
+        changed("upgrade: websocket", "upgrade: h2c"),
         handshake(attach, token + "sec-websocket-protocol: chat\r\n"),
         handshake(attach, token + "content-length: 1\r\n") + "x"}) {
     EXPECT_EQ(gateway.call_raw(bad).code(), "malformed") << bad;

@@ -195,7 +195,6 @@ TEST_F(SignIns, what_is_not_the_issuers_word_is_401) {
   const SigningKey stranger(SigningKey::Kind::ed25519, "k");
   EXPECT_EQ(as(key.token(claims(groups)), "GET", "/me").status, 200);
   EXPECT_EQ(as(stranger.token(claims(groups)), "GET", "/me").code(), "unauthenticated");
-  const std::string now = base::cat(now_sec());
   for (
       const std::string& claim_set :
       {std::string("{}"),

@@ -42,11 +42,12 @@ Result<void> require(const Exchange& exchange, std::string_view name) {
   return {};
 }
 
-Task<Result<void>> open_stream(Application& application, Exchange& exchange, std::string target) {
+Task<Result<void>> open_stream(Application& application, Exchange& exchange,
+                               const std::string& target) {
   CO_ASSIGN_OR_RETURN(const auto use,
                       application.sandboxes.use(exchange.caller(), exchange.segment(0)));
   exchange.mark_endless();
-  co_return co_await relay_stream(application, exchange, use.live(), std::move(target), "");
+  co_return co_await relay_stream(application, exchange, use.live(), target, "");
 }
 
 Task<Result<void>> relay_helper(Application& application, Exchange& exchange, LivePtr live,
@@ -61,20 +62,20 @@ Task<Result<void>> open_tcp_stream(Application& application, Exchange& exchange)
   CO_ASSIGN_OR_RETURN(auto target,
                       stream_target(exchange, "/streams/tcp", {"container", "host", "port"}));
   CO_RETURN_IF_ERROR(require(exchange, "port"));
-  co_return co_await open_stream(application, exchange, std::move(target));
+  co_return co_await open_stream(application, exchange, target);
 }
 
 Task<Result<void>> open_socket_stream(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target,
                       stream_target(exchange, "/streams/unix", {"container", "path", "user"}));
   CO_RETURN_IF_ERROR(require(exchange, "path"));
-  co_return co_await open_stream(application, exchange, std::move(target));
+  co_return co_await open_stream(application, exchange, target);
 }
 
 Task<Result<void>> open_listener(Application& application, Exchange& exchange) {
   CO_ASSIGN_OR_RETURN(auto target, stream_target(exchange, "/streams/listen",
                                                  {"container", "host", "port", "path", "user"}));
-  co_return co_await open_stream(application, exchange, std::move(target));
+  co_return co_await open_stream(application, exchange, target);
 }
 
 Task<Result<void>> accept_stream(Application& application, Exchange& exchange) {
@@ -82,7 +83,7 @@ Task<Result<void>> accept_stream(Application& application, Exchange& exchange) {
                                                  {"container", "listener", "connection"}));
   CO_RETURN_IF_ERROR(require(exchange, "listener"));
   CO_RETURN_IF_ERROR(require(exchange, "connection"));
-  co_return co_await open_stream(application, exchange, std::move(target));
+  co_return co_await open_stream(application, exchange, target);
 }
 
 Task<Result<void>> open_helper_stream(Application& application, Exchange& exchange) {

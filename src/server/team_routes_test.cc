@@ -171,7 +171,7 @@ TEST_F(TeamRoutes, a_set_of_teams_is_applied_whole_once_or_not_at_all) {
 
 TEST_F(TeamRoutes, a_quota_is_not_lowered_below_its_use) {
   make_team("red");
-  const std::string box = make_box(token_of("red"));
+  make_box(token_of("red"));
   const Reply low = gateway.call("PATCH", "/teams/red", R"({"quota":{"cpus":0.5}})");
   EXPECT_EQ(low.code(), "in_use");
   EXPECT_EQ(low.field(), "quota.cpus");

@@ -77,6 +77,7 @@ CommandChannel::CommandChannel(Transport& transport, ssh_channel channel, Gatewa
 }
 
 void CommandChannel::take(ssh_message message) {
+  const uint64_t sent_before = channel_.transport().messages_sent();
   bool is_fine = false;
   switch (::ssh_message_subtype(message)) {
     case SSH_CHANNEL_REQUEST_PTY:
@@ -101,6 +102,13 @@ void CommandChannel::take(ssh_message message) {
     ::ssh_message_channel_request_reply_success(message);
   } else {
     ::ssh_message_reply_default(message);
+  }
+  // "eow@openssh.com": nobody reads the client's standard output any more. The library gives
+  // unknown requests no name; of OpenSSH's this is the only one that wants no answer.
+  if (::ssh_message_subtype(message) == SSH_CHANNEL_REQUEST_UNKNOWN &&
+      channel_.transport().client_is_openssh() &&
+      channel_.transport().messages_sent() == sent_before) {
+    order({{"type", "output_closed"}});
   }
 }
 

@@ -35,12 +35,17 @@ constexpr const char* kCiphers =
 constexpr const char* kMacs =
     "hmac-sha2-256-etm@openssh.com,hmac-sha2-512-etm@openssh.com,hmac-sha2-256,hmac-sha2-512";
 
+// OpenSSH's client tells that the reader of its output is gone only to servers that are called so
+// (compat.c: "OpenSSH*"). No version: nothing is worked around.
+constexpr const char* kBanner = "OpenSSH-compatible_SandboxGateway";
+
 ssh_bind make_bind(const std::string& host_key) {
   ssh_key key = nullptr;
   const ssh_bind bind = ::ssh_bind_new();
   const bool no = false;
-  const std::array<std::pair<ssh_bind_options_e, const char*>, 5> lists{
-      {{SSH_BIND_OPTIONS_KEY_EXCHANGE, kKeyExchange},
+  const std::array<std::pair<ssh_bind_options_e, const char*>, 6> texts{
+      {{SSH_BIND_OPTIONS_BANNER, kBanner},
+       {SSH_BIND_OPTIONS_KEY_EXCHANGE, kKeyExchange},
        {SSH_BIND_OPTIONS_CIPHERS_C_S, kCiphers},
        {SSH_BIND_OPTIONS_CIPHERS_S_C, kCiphers},
        {SSH_BIND_OPTIONS_HMAC_C_S, kMacs},
@@ -50,8 +55,8 @@ ssh_bind make_bind(const std::string& host_key) {
                                                  &key) == SSH_OK &&
                  ::ssh_bind_options_set(bind, SSH_BIND_OPTIONS_PROCESS_CONFIG, &no) == SSH_OK &&
                  ::ssh_bind_options_set(bind, SSH_BIND_OPTIONS_IMPORT_KEY, key) == SSH_OK;
-  for (const auto& [option, list] : lists) {
-    is_fine = is_fine && ::ssh_bind_options_set(bind, option, list) == SSH_OK;
+  for (const auto& [option, text] : texts) {
+    is_fine = is_fine && ::ssh_bind_options_set(bind, option, text) == SSH_OK;
   }
   return is_fine ? bind : nullptr;
 }

@@ -37,6 +37,12 @@ Transport::Transport(net::EventLoop& loop, ssh_session session, const Options& o
       last_heard_(steady_clock::now()),
       last_asked_(last_heard_) {
   ::ssh_set_blocking(session_, 0);
+  ::ssh_set_counters(session_, nullptr, &counted_);
+}
+
+bool Transport::client_is_openssh() const {
+  const char* const banner = ::ssh_get_clientbanner(session_);
+  return banner != nullptr && std::string_view(banner).contains("-OpenSSH");
 }
 
 bool Transport::output_waits() const {

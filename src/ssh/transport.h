@@ -44,6 +44,10 @@ class Transport {
   [[nodiscard]] bool ended() const { return ended_; }
   // Something came from the client, or there is room again, or the end.
   [[nodiscard]] net::Event& activity() { return activity_; }
+  // Messages to the client so far.
+  [[nodiscard]] uint64_t messages_sent() const { return counted_.out_packets; }
+  // By what it says of itself.
+  [[nodiscard]] bool client_is_openssh() const;
   // What was written last has not all gone out.
   [[nodiscard]] bool output_waits() const;
   // To be called after whatever may have written to the client or read from it.
@@ -61,6 +65,7 @@ class Transport {
 
   net::EventLoop& loop_;
   ssh_session session_;
+  ssh_counter_struct counted_{};
   base::Fd watched_;  // a copy: the library closes its own when the connection ends
   const Options& options_;
   net::Event activity_;

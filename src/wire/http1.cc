@@ -195,6 +195,11 @@ Result<Request> parse_request(std::string_view head) {
   request.path = target.substr(0, question);
   request.query = question == std::string_view::npos ? "" : target.substr(question + 1);
   RETURN_IF_ERROR(parse_headers(head, request));
+  if (parts[2] == "HTTP/1.0") {  // knows neither (RFC 9110 7.8 and 10.1.1)
+    std::erase_if(request.headers, [](const Header& header) {
+      return header.name == "upgrade" || header.name == "expect";
+    });
+  }
   RETURN_IF_ERROR(read_framing(request));
   if (const std::string* expect = request.find("expect")) {
     request.expect_continue = base::equals_ignoring_case(*expect, "100-continue");

@@ -55,6 +55,11 @@ TEST(ParseRequest, reduces_the_absolute_form_to_its_path) {
 TEST(ParseRequest, keep_alive_follows_version_and_header) {
   EXPECT_FALSE(parse_request("GET / HTTP/1.0\r\n\r\n")->keep_alive);
   EXPECT_TRUE(parse_request("GET / HTTP/1.0\r\nconnection: Keep-Alive\r\n\r\n")->keep_alive);
+  const auto old = parse_request(
+      "POST / HTTP/1.0\r\nupgrade: websocket\r\nexpect: 100-continue\r\nx: y\r\n\r\n");
+  EXPECT_FALSE(old->expect_continue);
+  EXPECT_EQ(old->find("upgrade"), nullptr);
+  EXPECT_NE(old->find("x"), nullptr);
   EXPECT_FALSE(parse_request("GET / HTTP/1.1\r\nconnection: x, Close\r\n\r\n")->keep_alive);
 }
 

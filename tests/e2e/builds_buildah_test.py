@@ -30,7 +30,7 @@ def deployed():
         settings = one.settings
         one.purge()
         one.settings = settings
-    one.settings.node_options = {"builder-root": str(root)}
+    one.settings.node_options |= {"builder-root": str(root)}
     one.settings.gateway_options = {"build-timeout": "60", "build-storage-mb": "512"}
     with deployment.running(one):
         yield one

@@ -136,7 +136,7 @@ def names():
 @pytest.fixture(scope="module")
 def deployed(names):
     one = deployment.make_instance("sgy", "10.206.0.0/16", 2_650_000_000, shells=2)
-    one.settings.node_options = {"dns-servers": f"127.0.0.1:{names.port}"}
+    one.settings.node_options |= {"dns-servers": f"127.0.0.1:{names.port}"}
     with deployment.running(one):
         yield one
 

@@ -1,6 +1,7 @@
 """Who sandboxes are to others, judged by a JWT library that is none of ours (PyJWT), the exchange
 of their tokens, and the credentials that they find inside."""
 
+import contextlib
 import json
 import threading
 import time
@@ -57,8 +58,7 @@ class Packages:
     """An outside service of RFC 8693 that believes the gateway's keys, and nothing else."""
 
     def __init__(self, issuer: str):
-        self.issuer, self.seen, self.away = issuer, [], False
-        self.lie = None  # what it answers to everything
+        self.issuer, self.seen, self.always = issuer, [], None
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -79,12 +79,19 @@ class Packages:
         self.url = f"http://127.0.0.1:{self.server.server_port}/token"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
+    @contextlib.contextmanager
+    def answering(self, status: int, answer):
+        """Meanwhile whatever it is asked."""
+        self.always = status, answer
+        try:
+            yield
+        finally:
+            self.always = None
+
     def answer(self, form: dict, authorization: str) -> tuple[int, dict]:
         self.seen.append((form, authorization))
-        if self.away:
-            return 503, {}
-        if self.lie is not None:
-            return 200, self.lie
+        if self.always is not None:
+            return self.always
         try:
             claims = verify(self.issuer, form["subject_token"], "packages.example.com")
         except jwt.PyJWTError:
@@ -313,12 +320,9 @@ def test_an_exchange_for_others(deployed, api, box, packages):
     form, authorization = packages.seen[-1]
     assert (form["audience"], form["scope"], form["grant_type"]) == ("packages", "pull", GRANT)
     assert authorization.startswith("Basic ") and "client_secret" not in form
-    packages.away = True
-    try:
+    with packages.answering(503, {}):
         away = exchange(api, subject_token=token, audience="packages")
         assert words_of(away) == (503, "temporarily_unavailable")
-    finally:
-        packages.away = False
 
 
 @pytest.mark.parametrize("lie", [
@@ -327,25 +331,20 @@ def test_an_exchange_for_others(deployed, api, box, packages):
       for text in ("", "a\nb", "a\0b", "tök", "x" * 40_000))])
 def test_what_a_service_gives_that_is_no_token_goes_nowhere(api, box, packages, lie):
     token = identity_token(api, box)
-    packages.lie = lie
-    try:
+    with packages.answering(200, lie):
         answer = exchange(api, subject_token=token, audience="packages")
         assert words_of(answer) == (503, "temporarily_unavailable")
-    finally:
-        packages.lie = None
 
 
 @pytest.mark.parametrize("life", [0, -1, 2**70, 1e300, "600", None, {}])
 def test_a_time_that_is_none_is_a_short_one(api, box, packages, life):
     token = identity_token(api, box)
-    packages.lie = {"access_token": "a token", "expires_in": life, "token_type": 7,
-                    "issued_token_type": "a\nb", "scope": {}}
-    try:
+    odd = {"access_token": "a token", "expires_in": life, "token_type": 7,
+           "issued_token_type": "a\nb", "scope": {}}
+    with packages.answering(200, odd):
         given = exchange(api, subject_token=token, audience="packages").json()
         assert given["access_token"] == "a token" and given["token_type"] == "Bearer"
         assert 290 < given["expires_in"] <= 300 and given["issued_token_type"] == "ab"
-    finally:
-        packages.lie = None
 
 
 def test_credentials_are_there_for_the_first_command(deployed, api):

@@ -1,6 +1,5 @@
-"""SSH: the stock OpenSSH client, asyncssh and paramiko against the front."""
+"""SSH: the stock OpenSSH client against the front."""
 
-import asyncio
 import base64
 import contextlib
 import hashlib
@@ -16,7 +15,6 @@ import time
 import urllib.request
 from pathlib import Path
 
-import asyncssh
 import paramiko
 import pytest
 
@@ -95,6 +93,24 @@ def test_a_slow_reader_holds_the_command_up(api, box, ssh):
     process.kill()
     process.wait()
     eventually(lambda: api.output(box, "pgrep -c '^seq$' || true") == "0", what="seq ended")
+
+
+@pytest.mark.parametrize("command, code, told", [
+    ("yes", 141, ""),  # the shell's word for SIGPIPE
+    ("trap '' PIPE; yes; echo $? >/tmp/told; exit 5", 5, "1"),
+    ("yes; echo $? >/tmp/told; exit 6", 6, "141"),
+    ("yes & wait $!; cat >/tmp/told; exit 7", 7, "input"),
+])
+def test_a_command_whose_reader_is_gone_is_told_so(api, box, ssh, command, code, told):
+    """What it says on its standard error then is not looked at: the client may drop it."""
+    api.output(box, "rm -f /tmp/told")
+    process = ssh.start(command)
+    assert process.stdout.read(2) == b"y\n"
+    process.stdout.close()
+    process.stdin.write(b"input")
+    process.stdin.close()
+    assert process.wait(60) == code
+    assert api.output(box, "cat /tmp/told 2>&- || true") == told
 
 
 def test_several_sessions_of_one_connection(ssh, tmp_path):
@@ -270,7 +286,7 @@ def test_six_keys_and_other_methods_get_in(ssh, tmp_path):
     told = ssh.session()
     for secret in ({"password": "anything"}, {"pkey": paramiko.Ed25519Key.from_private_key_file(
             str(tmp_path / "key0"))}):
-        with paramiko_client(ssh, told, **secret) as client:
+        with ssh_client.paramiko_client(ssh, told, **secret) as client:
             _, out, _ = client.exec_command("echo in")
             assert out.read() == b"in\n"
 
@@ -304,187 +320,6 @@ def test_a_revoked_api_token_ends_its_connections(api, box, tmp_path):
         ["ssh", *ssh.options, "-p", str(told["port"]), "-l", told["token"], told["host"], "true"],
         capture_output=True, timeout=60, check=False, env=ssh_client.environment())
     assert late.returncode == 255 and b"may not use the sandbox" in late.stderr
-
-
-# --- other clients -------------------------------------------------------------------------------
-
-@contextlib.contextmanager
-def paramiko_client(ssh, told, **secret):
-    client = paramiko.SSHClient()
-    client.load_host_keys(str(ssh.known_hosts))
-    client.connect(told["host"], told["port"], told["token"], timeout=20, look_for_keys=False,
-                   allow_agent=False, **secret)
-    try:
-        yield client
-    finally:
-        client.close()
-
-
-def test_asyncssh(ssh):
-    told = ssh.session()
-
-    async def talk():
-        async with asyncssh.connect(told["host"], told["port"], username=told["token"],
-                                    known_hosts=str(ssh.known_hosts), config=None) as connection:
-            done = await connection.run("cat; exit 3", input="hello", check=False)
-            assert (done.exit_status, done.stdout) == (3, "hello")
-            killed = await connection.run("kill -KILL $$", check=False)
-            assert killed.exit_signal[0] == "KILL"
-            many = await asyncio.gather(*[connection.run(f"exit {i}", check=False)
-                                          for i in range(20)])
-            assert [one.exit_status for one in many] == list(range(20))
-            process = await connection.create_process("sleep 100")
-            process.send_signal("TERM")
-            await process.wait(check=False)
-            assert process.exit_signal[0] == "TERM"
-            process = await connection.create_process(term_type="xterm", term_size=(91, 27))
-            process.stdin.write("stty size; exit 6\n")
-            out = await process.stdout.read()
-            assert "27 91" in out
-            await process.wait(check=False)
-            assert process.exit_status == 6
-    asyncio.run(talk())
-
-
-def test_the_order_of_a_channels_messages(ssh):
-    """Data, end, status, close."""
-    told = ssh.session()
-    order = []
-    with paramiko_client(ssh, told, password="") as client:
-        transport = client.get_transport()
-        names = {96: "end", 97: "close", 98: "status"}  # RFC 4254
-        for number, name in names.items():
-            def note(channel, message, name=name, real=transport._channel_handler_table[number]):
-                order.append(name)
-                return real(channel, message)
-            transport._channel_handler_table = {**transport._channel_handler_table, number: note}
-        channel = transport.open_session()
-        channel.exec_command("echo a; exit 9")
-        assert channel.recv(10) == b"a\n" and channel.recv_exit_status() == 9
-        eventually(lambda: "close" in order)
-    assert order == ["end", "status", "close"]
-
-
-def test_unknown_requests_and_channels_are_refused_at_once(ssh):
-    told = ssh.session()
-    with paramiko_client(ssh, told, password="") as client:
-        transport = client.get_transport()
-        assert transport.global_request("nonsense@example.com", wait=True) is None
-        transport.global_request("nonsense@example.com", wait=False)
-        with pytest.raises(paramiko.ChannelException):
-            transport.open_channel("nonsense")
-        channel = transport.open_session()
-        with pytest.raises(paramiko.SSHException):
-            channel.invoke_subsystem("nosuch")
-        channel = transport.open_session()
-        channel.get_pty(width=0, height=0)
-        channel.exec_command("stty size")
-        assert channel.makefile().read().strip() == b"24 80"
-        channel = transport.open_session()
-        channel.get_pty(width=2**31, height=2**32 - 1)
-        channel.exec_command("true")
-        assert channel.recv_exit_status() == 0
-        with pytest.raises(paramiko.SSHException):
-            transport.open_session().request_x11()
-
-
-def test_signals_without_a_name_that_is_known_mean_nothing(ssh):
-    told = ssh.session()
-    with paramiko_client(ssh, told, password="") as client:
-        for names in (["FOO"], ["", "9", "x" * 3000], ["FOO", "USR1"]):
-            channel = client.get_transport().open_session()
-            channel.exec_command('trap "echo got" USR1; echo on; '
-                                 'until read word; do :; done; echo $word')
-            assert channel.recv(3) == b"on\n"
-            for name in names:
-                message = paramiko.Message()
-                message.add_byte(bytes([98]))  # a request on a channel (RFC 4254)
-                message.add_int(channel.remote_chanid)
-                message.add_string("signal")
-                message.add_boolean(False)
-                message.add_string(name)
-                client.get_transport()._send_user_message(message)
-            if "USR1" in names:
-                assert channel.recv(4) == b"got\n"
-            channel.sendall(b"word\n")
-            assert channel.makefile().read() == b"word\n" and channel.recv_exit_status() == 0
-
-
-def test_ports_to_listen_on_are_answered_in_their_order(ssh):
-    told = ssh.session()
-    with paramiko_client(ssh, told, password="") as client:
-        transport = client.get_transport()
-        answers = []
-        success, failure = 81, 82  # RFC 4254
-        table = transport._handler_table
-        transport._handler_table = {
-            **table, success: lambda message: answers.append(True),
-            failure: lambda message: answers.append(False)}
-
-        def ask(name: str, *fields) -> None:
-            message = paramiko.Message()
-            message.add_byte(bytes([80]))
-            message.add_string(name)
-            message.add_boolean(True)
-            for field in fields:
-                (message.add_int if isinstance(field, int) else message.add_string)(field)
-            transport._send_user_message(message)
-
-        expected = []
-        for port in range(8081, 8089):
-            # Where it listens takes a while, what is refused does not.
-            for name, fields, answer in [
-                    ("tcpip-forward", ("localhost", port), True),
-                    ("cancel-tcpip-forward", ("localhost", 1), False),
-                    ("cancel-tcpip-forward", ("localhost", port), True)]:
-                ask(name, *fields)
-                expected.append(answer)
-        eventually(lambda: len(answers) == len(expected))
-        assert answers == expected
-
-
-def test_a_crowd_of_requests_for_the_connection_is_ended(ssh):
-    told = ssh.session()
-    with paramiko_client(ssh, told, password="") as client:
-        transport = client.get_transport()
-        with contextlib.suppress(OSError, EOFError):
-            for _ in range(1000):
-                message = paramiko.Message()
-                message.add_byte(bytes([80]))
-                message.add_string("tcpip-forward")
-                message.add_boolean(True)
-                message.add_string("localhost")
-                message.add_int(0)
-                transport._send_user_message(message)
-        eventually(lambda: not transport.is_active())
-    assert ssh.run("true").returncode == 0
-
-
-def test_what_cannot_be_a_command_is_said(ssh):
-    done = ssh.run(b"echo caf\xe9".decode(errors="surrogateescape"))
-    assert (done.returncode, done.stdout) == (255, b"") and b"UTF-8" in done.stderr
-
-
-def test_a_variables_name_that_is_none_is_refused_and_the_command_runs(ssh):
-    told = ssh.session()
-    with paramiko_client(ssh, told, password="") as client:
-        channel = client.get_transport().open_session()
-        with pytest.raises(paramiko.SSHException):
-            channel.set_environment_variable("LC_A=B", "x")
-            message = paramiko.Message()
-            message.add_byte(bytes([98]))
-            message.add_int(channel.remote_chanid)
-            message.add_string("env")
-            message.add_boolean(True)
-            message.add_string("LC_A=B")
-            message.add_string("x")
-            client.get_transport()._send_user_message(message)
-            channel.event.clear()
-            channel._wait_for_event()
-        channel = client.get_transport().open_session()
-        channel.set_environment_variable("LC_A=B", "x")
-        channel.exec_command("env; exit 3")
-        assert b"LC_A" not in channel.makefile().read() and channel.recv_exit_status() == 3
 
 
 # --- limits --------------------------------------------------------------------------------------

@@ -408,6 +408,13 @@ def test_environment_gives_url_and_token(server, monkeypatch):
     assert server.seen[0].headers["authorization"] == "Bearer from-env"
 
 
+@pytest.mark.parametrize("token", ["two words", "line\nend", "\x00", "schlüssel"])
+def test_a_token_that_is_no_word_is_refused_and_not_shown(token):
+    with pytest.raises(sdk.InvalidRequest) as refused:
+        sdk.Gateway("http://127.0.0.1:1", token)
+    assert token not in str(refused.value) and refused.value.details == {"field": "token"}
+
+
 def test_a_bad_url_is_refused():
     with pytest.raises(sdk.InvalidRequest):
         sdk.Gateway("ftp://host", "t")
