@@ -12,7 +12,7 @@ std::string shown(std::string_view text, const model::EnvironmentMap& variables 
   }
   std::string out;
   for (const auto& [name, value] : *values) {
-    out += name + "=[" + value + "]";
+    out += base::cat(name, "=[", value, "]");
   }
   return out;
 }

@@ -98,9 +98,9 @@ Result<uint32_t> read_mode(const Value& value, const std::string& field) {
 }
 
 Result<std::string> full_path(FileKind kind, const std::string& target, const std::string& field) {
-  const std::string path = target.starts_with('/')
-                               ? target
-                               : cat(kind == FileKind::secret ? kSecretsFolder : "/", target);
+  std::string path = target.starts_with('/')
+                         ? target
+                         : cat(kind == FileKind::secret ? kSecretsFolder : "/", target);
   for (const std::string_view part : base::split(std::string_view(path).substr(1), '/')) {
     if (part.empty() || part == "." || part == "..") {
       return refuse(field, "must be a path without '.' and '..'");

@@ -87,7 +87,7 @@ std::string target_of(const Value& item) {
     const Value* target = item.get_object().if_contains("target");
     return target == nullptr ? "" : scalar_text(*target).value_or("");
   }
-  const std::string text = scalar_text(item).value_or("");
+  std::string text = scalar_text(item).value_or("");
   const size_t first = text.find(':');
   if (first == std::string::npos) {
     return text;

@@ -96,7 +96,7 @@ TEST_F(Config, a_wrong_line_is_named_by_file_line_and_key) {
                                           {"count = 4\ncount = 5", "count"}}) {
     const auto problem = only_problem(read_lines("# a comment\n\n" + line + "\n"));
     const std::string number = line.find('\n') == std::string::npos ? "3" : "4";
-    const std::string place = path_ + ":" + number + ": " + key + ": ";
+    const std::string place = base::cat(path_, ":", number, ": ", key, ": ");
     EXPECT_TRUE(problem.starts_with(place)) << problem << " is not at " << place;
   }
 }

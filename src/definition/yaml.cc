@@ -171,7 +171,7 @@ class Reader {
   }
 
   Result<std::string> tag_of(const yaml_char_t* tag, size_t line) const {
-    const std::string name = tag == nullptr ? "" : reinterpret_cast<const char*>(tag);
+    std::string name = tag == nullptr ? "" : reinterpret_cast<const char*>(tag);
     if (!name.empty() && std::ranges::find(tags_, name) == tags_.end()) {
       return fail_at(line, base::cat("the tag '", name, "' is not taken"));
     }

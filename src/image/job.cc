@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "base/sys.h"
 #include "image/archive.h"
@@ -451,11 +452,12 @@ Result<void> serve(Channel& channel) {
   if (descriptors.empty()) {
     return base::fail(ErrorCode::internal, "the node sent no work folder");
   }
-  Fd second = descriptors.size() > 1 ? std::move(descriptors[1]) : Fd();
   const bool is_folder = message.contains("kind") && message.at("kind") == "dir";
-  RETURN_IF_ERROR(confine(std::move(descriptors[0]), is_folder ? std::move(second) : Fd()));
+  Fd source = descriptors.size() > 1 ? std::move(descriptors[1]) : Fd();
+  Fd folder = is_folder ? std::exchange(source, Fd()) : Fd();
+  RETURN_IF_ERROR(confine(std::move(descriptors[0]), std::move(folder)));
   ASSIGN_OR_RETURN(Request request, read_request(message));
-  return Job(channel, std::move(request), std::move(second)).run();
+  return Job(channel, std::move(request), std::move(source)).run();
 }
 
 // Names in archives are bytes; the node reads text.

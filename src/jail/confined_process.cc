@@ -101,6 +101,7 @@ Result<ConfinedProcess> ConfinedProcess::start(const ConfinedOptions& options) {
   ASSIGN_OR_RETURN(auto gate, base::sys::make_pipe());
   auto variables = kept_environment();
   std::vector<char*> environment;
+  environment.reserve(variables.size() + 1);
   for (auto& variable : variables) {
     environment.push_back(variable.data());
   }

@@ -107,6 +107,7 @@ Result<Shell> Shell::make(const Launcher& launcher, const ShellOptions& options)
   plan.filter_policy = filter.policy;
   plan.filter_last = filter.last;
   std::vector<const char*> arguments;
+  arguments.reserve(launcher.arguments.size() + 1);
   for (const std::string& argument : launcher.arguments) {
     arguments.push_back(argument.c_str());
   }

@@ -118,7 +118,7 @@ base::Fd open_signals() {
   return base::Fd(::signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-int serve(node::NodeOptions options) {
+int serve(const node::NodeOptions& options) {
   base::Log log(STDERR_FILENO);
   base::RealClock clock;
   ::umask(0022);
@@ -126,7 +126,7 @@ int serve(node::NodeOptions options) {
   raise_open_files();
   const base::Fd signals = open_signals();
   net::EventLoop loop;
-  auto node = node::Node::open(loop, std::move(options), clock, log);
+  auto node = node::Node::open(loop, options, clock, log);
   if (!node) {
     log.error("cannot start", {{"error", node.error().message}});
     return 1;
@@ -164,5 +164,5 @@ int main(int count, char** values) {
     complain(base::cat("sandbox-node: ", options.error().message, "\n"));
     return 1;
   }
-  return serve(std::move(*options));
+  return serve(*options);
 }

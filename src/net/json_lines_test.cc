@@ -80,7 +80,7 @@ TEST(JsonLines, nonsense_and_endless_lines_are_malformed) {
 }
 
 Task<void> write_endlessly(Stream& stream) {
-  const std::string bytes(64 * 1024, 'x');
+  const std::string bytes(size_t{64} * 1024, 'x');
   while (true) {
     const auto written = co_await stream.write_all(bytes, 5s);
     if (!written) {

@@ -300,6 +300,7 @@ Result<void> Egress::restore(std::vector<Restored> all) {
       continue;
     }
     std::vector<uint32_t> addresses;
+    addresses.reserve(known.learnt.size());
     for (const auto& [address, learnt] : known.learnt) {
       addresses.push_back(address);
     }

@@ -237,6 +237,7 @@ net::Task<void> Images::State::delete_trees(std::vector<std::string> paths) {
   std::vector<std::string> arguments = {options.helper, "--remove"};
   arguments.insert(arguments.end(), paths.begin(), paths.end());
   std::vector<char*> pointers;
+  pointers.reserve(arguments.size() + 1);
   for (auto& argument : arguments) {
     pointers.push_back(argument.data());
   }

@@ -16,6 +16,7 @@
 
 #include "base/sys.h"
 #include "net/task_group.h"
+#include "node/image_firewall.h"
 #include "node/program.h"
 #include "wire/json.h"
 #include "wire/tar_testing.h"
@@ -175,7 +176,7 @@ class ImagesTest : public testing::Test {
     close();
     if (!lib_.empty()) {
       EXPECT_TRUE(sys::remove_tree(lib_));
-      (void)run_program({"nft", "delete", "table", "inet", cat(prefix(), "_images")});
+      EXPECT_TRUE(forget_helper(prefix()));
     }
   }
   static std::string prefix() { return cat("imgtest", ::getpid()); }
@@ -213,7 +214,7 @@ class ImagesTest : public testing::Test {
   net::Task<void> ensure_into(std::string name, bool always, Result<ImageLayers>& out) {
     out = co_await images_->ensure(
         std::move(name), access_, always,
-        [this](std::string type, std::string) { events_.push_back(type); });
+        [this](const std::string& type, const std::string&) { events_.push_back(type); });
   }
   Result<ImageLayers> ensure(const std::string& name, bool always = false) {
     Result<ImageLayers> out;

@@ -30,7 +30,7 @@ struct Filled {
 };
 Filled fill(const std::string& path, int64_t bytes_max) {
   const base::Fd file(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  const std::string block(256 * 1024, 'x');
+  const std::string block(size_t{256} * 1024, 'x');
   Filled filled;
   while (filled.bytes < bytes_max) {
     const auto count = ::write(file.get(), block.data(), block.size());

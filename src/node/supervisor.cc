@@ -91,6 +91,7 @@ Result<Status> Supervisor::get(const std::string& id) const {
 
 std::vector<Status> Supervisor::list() const {
   std::vector<Status> all;
+  all.reserve(sandboxes_.size());
   for (const auto& [id, sandbox] : sandboxes_) {
     all.push_back(sandbox->status);
   }

@@ -56,7 +56,7 @@ bool is_grouped(const model::SandboxSpec& spec) {
 // The folder of a volume: by its number, whatever it is called.
 Result<std::string> make_volume_folder(const std::string& volumes, size_t number, uint32_t owner) {
   RETURN_IF_ERROR(base::sys::make_folder(volumes, kVolumeMode));
-  const std::string folder = base::cat(volumes, "/", number);
+  std::string folder = base::cat(volumes, "/", number);
   RETURN_IF_ERROR(base::sys::make_folder(folder, kVolumeMode));
   if (::lchown(folder.c_str(), owner, owner) != 0) {
     return base::fail_errno(errno, "chown ", folder);
@@ -152,7 +152,7 @@ net::Task<Result<void>> Supervisor::start(SandboxPointer sandbox, model::Sandbox
   auto taken = take_place(spec);
   Result<void> started;
   if (!taken) {
-    started = std::unexpected(std::move(taken).error());
+    started = std::unexpected(taken.error());
   } else {
     const std::unique_ptr<Place>& place = *taken;
     base::fault_point("node.create.place");

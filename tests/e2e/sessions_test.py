@@ -233,8 +233,8 @@ def test_attach_speaks_the_framing(api, box):
 def test_wrong_messages_end_the_connection_and_not_the_session(api, box, message, code):
     made = start(api, box, command="sleep 100")
     with attach(api, box, made) as link:
-        link.send(message)
         with pytest.raises(ConnectionClosed) as closed:
+            link.send(message)  # a large one is not taken to its end
             while True:
                 link.recv(timeout=20)
     assert closed.value.rcvd.code == code

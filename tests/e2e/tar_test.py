@@ -171,7 +171,7 @@ def test_disk_full_keeps_what_was_there(api):
 
 def test_a_tree_that_changes_while_it_is_sent(api, box):
     """FI-06: a whole archive whatever happens, and the connection goes on."""
-    api.shell(box, "mkdir -p /live/many; head -c 30000000 /dev/zero > /live/cut; "
+    api.shell(box, "mkdir -p /live/many; head -c 30000000 /dev/zero > /live/cut; : > /live/log; "
                    "(while :; do echo more >> /live/log; rm -f /live/many/*; "
                    "for i in 1 2 3 4 5 6 7 8; do echo $i > /live/many/$i; done; "
                    ": > /live/cut; head -c 30000000 /dev/zero > /live/cut; done) "

@@ -48,6 +48,7 @@ class FakeEngine::FakeImages final : public Images {
   Task<Result<std::vector<ImageInfo>>> list() override {
     CO_RETURN_IF_ERROR(engine_.available());
     std::vector<ImageInfo> out;
+    out.reserve(images_.size());
     for (const auto& [name, image] : images_) {
       out.push_back(shown(image));
     }
@@ -258,6 +259,7 @@ Task<Result<Status>> FakeEngine::get(std::string id) {
 Task<Result<std::vector<Status>>> FakeEngine::list() {
   CO_RETURN_IF_ERROR(available());
   std::vector<Status> out;
+  out.reserve(records_.size());
   for (const auto& [id, record] : records_) {
     out.push_back(record.status);
   }
