@@ -176,7 +176,7 @@ Result<int64_t> parse_megabytes(std::string_view text) {
     return scaled(number, 1024, text);
   }
   if (unit == "t" || unit == "tb" || unit == "tib") {
-    return scaled(number, 1024 * 1024, text);
+    return scaled(number, int64_t{1024} * 1024, text);
   }
   return base::fail_field("size", "'", text, "' is not a size: ", kSizeForms);
 }
@@ -203,10 +203,10 @@ Result<int64_t> parse_seconds(std::string_view text) {
     return scaled(number, 60, text);
   }
   if (unit == "h") {
-    return scaled(number, 60 * 60, text);
+    return scaled(number, int64_t{60} * 60, text);
   }
   if (unit == "d") {
-    return scaled(number, 24 * 60 * 60, text);
+    return scaled(number, int64_t{24} * 60 * 60, text);
   }
   return base::fail_field("time", "'", text, "' is not a time: ", kTimeForms);
 }

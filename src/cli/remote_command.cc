@@ -124,7 +124,7 @@ Result<int> run_command(Context& context, const SandboxTarget& sandbox,
   if (outcome) {
     code = conclude(context, command, *outcome);
   } else {
-    code = std::unexpected(std::move(outcome).error());
+    code = std::unexpected(outcome.error());
   }
   if (after == SandboxAfter::stays) {
     // Who ended by itself leaves its background children running, as any command does. Not there

@@ -115,7 +115,7 @@ Result<Object> wait_until_ready(Context& context, const std::string& id) {
   const int wait = progress.visible() ? kWatchedWaitSeconds : kWaitSecondsMax;
   while (true) {
     const std::string target = sandbox_target(id, base::cat("?wait=", wait));
-    ASSIGN_OR_RETURN(const auto sandbox, context.api.get_object(target, wait));
+    ASSIGN_OR_RETURN(auto sandbox, context.api.get_object(target, wait));
     const std::string state = field_text(sandbox, "state");
     if (state == "ready") {
       return sandbox;

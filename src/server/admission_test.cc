@@ -165,6 +165,24 @@ TEST_F(AdmissionRoutes, those_who_wait_are_found_again_after_a_restart) {
   EXPECT_EQ(state(third), "queued");
 }
 
+TEST_F(AdmissionRoutes, one_that_is_admitted_while_the_engine_is_asked_is_not_missed_there) {
+  put_team("default", 1);
+  create();
+  const std::string waiting = create();
+  ASSERT_EQ(state(waiting), "queued");
+  ground.engine.hold_lists(true);
+  ground.engine.set_available(false);
+  ground.engine.set_available(true);
+  ASSERT_TRUE(gateway->eventually([&] { return ground.engine.lists_held() == 1; }));
+  put_team("default", 2);
+  ASSERT_TRUE(becomes(waiting, "ready"));
+  ground.engine.hold_lists(false);
+  ASSERT_TRUE(gateway->eventually([&] { return ground.engine.lists_held() == 0; }));
+  EXPECT_EQ(gateway->call("POST", "/sandboxes/" + waiting + "/run", R"({"argv":["true"]})").status,
+            200);
+  EXPECT_EQ(state(waiting), "ready");
+}
+
 TEST_F(AdmissionRoutes, a_failed_one_gives_its_quota_back) {
   put_team("default", 1);
   const std::string first = create();

@@ -88,6 +88,29 @@ TEST(ContentCoding, a_bomb_ends_at_its_limit_and_a_cut_stream_is_malformed) {
   }
 }
 
+// A frame that says that it has 256 bytes, and ends at once.
+TEST(ContentCoding, a_frame_that_lies_about_its_size_is_malformed_however_it_comes) {
+  const std::string frame("\x28\xb5\x2f\xfd\x60\x00\x00\x01\x00\x00", 10);
+  for (const size_t step : {size_t{1}, size_t{8}, size_t{10}}) {
+    const auto decoder = ContentDecoder::make("zstd", 1000).value();
+    bool refused = false;
+    for (size_t at = 0; at < frame.size() && !refused; at += step) {
+      std::string_view input = std::string_view(frame).substr(at, step);
+      while (!input.empty() && !refused) {
+        refused = !decoder->next(input).has_value();
+      }
+    }
+    EXPECT_TRUE(refused) << step;
+  }
+}
+
+TEST(ContentCoding, frames_follow_one_another) {
+  const std::string skippable("\x50\x2a\x4d\x18\x03\x00\x00\x00xyz", 11);
+  const std::string frame = encode_content(Coding::zstd, "word");
+  EXPECT_EQ(decode_content("zstd", skippable + frame + frame + skippable, 100).value(), "wordword");
+  EXPECT_EQ(decode_content("zstd", frame + "x", 100).error().code, base::ErrorCode::malformed);
+}
+
 struct CodedBodies : ::testing::Test {
   Ground ground;
   TestGateway gateway{ground};

@@ -4,6 +4,7 @@
 #include <zstd.h>
 
 #include <array>
+#include <optional>
 
 #include "base/text.h"
 
@@ -16,6 +17,7 @@ using base::Result;
 // 8 MiB: what every zstd decoder must take (RFC 8878 3.1.1.1.2); more would let a client choose how
 // much memory its request costs.
 constexpr int kZstdWindowLogMax = 23;
+constexpr size_t kZstdHeadBytesMax = 18;  // magic number and frame header (RFC 8878 3.1.1)
 // zlib: window of 32 KiB, 16 selects the gzip frame.
 constexpr int kGzipWindowBits = 15 + 16;
 constexpr int kGzipMemoryLevel = 8;  // zlib's default
@@ -71,21 +73,60 @@ class ZstdDecoder final : public ContentDecoder {
 
  private:
   Result<std::string_view> take(std::string_view& input) override {
-    if (finished_ && input.empty()) {
+    RETURN_IF_ERROR(take_head(input));
+    if (!frame_size_) {
       return std::string_view();
     }
     ZSTD_inBuffer in{input.data(), input.size(), 0};
     ZSTD_outBuffer made{piece_.data(), piece_.size(), 0};
     const size_t hint = ZSTD_decompressStream(stream_.get(), &made, &in);
-    if (ZSTD_isError(hint) != 0) {
-      return base::fail(ErrorCode::malformed, "the body is not valid zstd");
-    }
+    frame_given_ += made.pos;
     finished_ = hint == 0;
+    const bool lied =
+        finished_ && *frame_size_ != ZSTD_CONTENTSIZE_UNKNOWN && *frame_size_ != frame_given_;
+    if (ZSTD_isError(hint) != 0 || lied) {
+      return malformed();
+    }
+    if (finished_) {
+      frame_size_.reset();
+      frame_given_ = 0;
+    }
     input.remove_prefix(in.pos);
     return std::string_view(piece_.data(), made.pos);
   }
 
+  // A frame may say how much is in it. The library compares that only where it has the whole frame
+  // at once, or not with an empty last block: so it is done here, however the bytes come.
+  Result<void> take_head(std::string_view& input) {
+    while (!frame_size_ && !input.empty()) {
+      finished_ = false;
+      head_ += input.front();
+      input.remove_prefix(1);
+      const auto size = ZSTD_getFrameContentSize(head_.data(), head_.size());
+      if (size == ZSTD_CONTENTSIZE_ERROR && head_.size() < kZstdHeadBytesMax) {
+        continue;  // more of it is needed
+      }
+      ZSTD_inBuffer in{head_.data(), head_.size(), 0};
+      ZSTD_outBuffer none{nullptr, 0, 0};
+      if (size == ZSTD_CONTENTSIZE_ERROR ||
+          ZSTD_isError(ZSTD_decompressStream(stream_.get(), &none, &in)) != 0 ||
+          in.pos != head_.size()) {
+        return malformed();
+      }
+      frame_size_ = size;
+      head_.clear();
+    }
+    return {};
+  }
+
+  static std::unexpected<base::Error> malformed() {
+    return base::fail(ErrorCode::malformed, "the body is not valid zstd");
+  }
+
   std::unique_ptr<ZSTD_DStream, size_t (*)(ZSTD_DStream*)> stream_;
+  std::string head_;  // of the next frame, until it is whole
+  std::optional<unsigned long long> frame_size_;
+  uint64_t frame_given_ = 0;
   bool finished_ = false;
   std::array<char, kPieceBytes> piece_;
 };

@@ -1,4 +1,5 @@
 // Lifecycle: the engine and the table of sandboxes are made to agree.
+#include <map>
 #include <vector>
 
 #include "service/build_names.h"
@@ -144,11 +145,12 @@ std::string Lifecycle::missing_reason(const Live& live) const {
 }
 
 Task<bool> Lifecycle::reconcile() {
-  // Only what is settled before the engine is asked can be missed in its answer.
-  std::set<std::string> settled;
+  // Only what is settled before the engine is asked can be missed in its answer: what was queued
+  // then may be ready by the time it comes.
+  std::map<std::string, SandboxState> settled;
   for (const auto& [id, live] : context_.live.all()) {
     if (!live->creating) {
-      settled.insert(id);
+      settled.emplace(id, live->row.state);
     }
   }
   const auto statuses = co_await context_.engine.list();
@@ -172,12 +174,12 @@ Task<bool> Lifecycle::reconcile() {
       group_.spawn(remove_at_engine(live));
     }
   }
-  for (const std::string& id : settled) {
+  for (const auto& [id, state_before] : settled) {
     const LivePtr live = context_.live.find(id);
     if (!live) {
       continue;
     }
-    if (live->row.state == SandboxState::ready) {
+    if (live->row.state == SandboxState::ready && state_before == SandboxState::ready) {
       fail(live, missing_reason(*live), "the sandbox is gone");
     } else if (context_.replicas.drives(live->row) && !live->creating) {
       drive(live);

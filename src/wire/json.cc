@@ -13,6 +13,24 @@ namespace wire::json {
 using base::ErrorCode;
 using base::fail;
 
+namespace {
+
+// The parser makes infinity of a number with a huge exponent, which no JSON can be written of.
+// parse() bounds the depth.
+bool is_finite(const Value& value) {
+  if (value.is_double()) {
+    return std::isfinite(value.get_double());
+  }
+  if (value.is_array()) {
+    return std::ranges::all_of(value.get_array(), is_finite);
+  }
+  return !value.is_object() || std::ranges::all_of(value.get_object(), [](const auto& member) {
+    return is_finite(member.value());
+  });
+}
+
+}  // namespace
+
 Result<Value> parse(std::string_view text) {
   boost::json::parse_options options;
   options.max_depth = kDepthMax;
@@ -20,6 +38,9 @@ Result<Value> parse(std::string_view text) {
   Value value = boost::json::parse(text, error, {}, options);
   if (error) {
     return fail(ErrorCode::malformed, "the body is not valid JSON: ", error.message());
+  }
+  if (!is_finite(value)) {
+    return fail(ErrorCode::malformed, "the body has a number that is too large");
   }
   return value;
 }

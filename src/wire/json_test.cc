@@ -26,6 +26,16 @@ TEST(Parse, refuses_what_is_not_one_json_text) {
   }
 }
 
+TEST(Parse, refuses_numbers_that_would_be_infinite) {
+  const std::string digits(400, '9');
+  for (const std::string& number :
+       {std::string("333333333e00333333333"), std::string("-1e999"), digits}) {
+    EXPECT_EQ(code_of(parse(number)), ErrorCode::malformed) << number;
+    EXPECT_EQ(code_of(parse("{\"a\":[{\"b\":" + number + "}]}")), ErrorCode::malformed) << number;
+  }
+  EXPECT_TRUE(parse("[1e308, -1e308, 1e-999]"));
+}
+
 TEST(Parse, bounds_depth) {
   EXPECT_TRUE(parse(std::string(kDepthMax, '[') + std::string(kDepthMax, ']')));
   const std::string deep(100'000, '[');

@@ -68,6 +68,7 @@ class RecipeRun {
   Result<void> start(std::vector<std::string> arguments) {
     ASSIGN_OR_RETURN(auto pipe, base::sys::make_pipe());
     std::vector<char*> argv;
+    argv.reserve(arguments.size() + 1);
     for (std::string& argument : arguments) {
       argv.push_back(argument.data());
     }

@@ -34,7 +34,7 @@ Result<std::string> read_text(const std::string& file) {
     return base::sys::read_file(file, definition::kBytesMax);
   }
   std::string text;
-  std::string piece(64 * 1024, '\0');
+  std::string piece(size_t{64} * 1024, '\0');
   for (;;) {
     const ssize_t got = ::read(STDIN_FILENO, piece.data(), piece.size());
     if (got < 0) {

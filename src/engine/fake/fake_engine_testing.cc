@@ -127,7 +127,10 @@ class FakeEngine::FakeImages final : public Images {
 };
 
 FakeEngine::FakeEngine(EventLoop& loop)
-    : loop_(loop), change_event_(loop), images_(std::make_unique<FakeImages>(*this)) {
+    : loop_(loop),
+      change_event_(loop),
+      lists_event_(loop),
+      images_(std::make_unique<FakeImages>(*this)) {
   images_->add(kPresentImage, "import");
 }
 
@@ -263,7 +266,20 @@ Task<Result<std::vector<Status>>> FakeEngine::list() {
   for (const auto& [id, record] : records_) {
     out.push_back(record.status);
   }
+  ++lists_held_;
+  while (holds_lists_) {
+    [[maybe_unused]] const auto wake = co_await lists_event_.wait(net::Deadline::never());
+    if (wake == net::EventLoop::Wake::cancelled) {
+      break;
+    }
+  }
+  --lists_held_;
   co_return out;
+}
+
+void FakeEngine::hold_lists(bool hold) {
+  holds_lists_ = hold;
+  lists_event_.notify();
 }
 
 Task<Result<void>> FakeEngine::remove(std::string id) {

@@ -33,6 +33,10 @@ class FakeEngine final : public Engine {
   void set_available(bool available);
   // The host restarted: all sandboxes are gone without a change.
   void forget_all();
+  // list() keeps its answers, with what was there when it was asked, until it is let go.
+  void hold_lists(bool hold);
+  // How many wait.
+  [[nodiscard]] size_t lists_held() const { return lists_held_; }
   // create() fails at once with this error, once.
   void fail_next_create(base::Error error);
   // --- what a test looks at
@@ -78,6 +82,9 @@ class FakeEngine final : public Engine {
   std::deque<Result<Change>> changes_;
   net::Event change_event_;
   std::optional<base::Error> next_create_error_;
+  bool holds_lists_ = false;
+  size_t lists_held_ = 0;
+  net::Event lists_event_;
   std::multimap<std::string, std::unique_ptr<AgentConnection>> idle_;
   size_t connections_made_ = 0;
   int64_t usages_ = 0;
