@@ -80,10 +80,11 @@ Result<CommandRequest> read_command_request(wire::json::Reader& reader) {
   ASSIGN_OR_RETURN(request.user, reader.optional<std::string>("user"));
   ASSIGN_OR_RETURN(const auto timeout, reader.optional<double>("timeout_sec"));
   request.is_helper = helper.has_value();
-  const bool has_argv = argv.has_value() || request.is_helper;
+  const bool is_given = argv.has_value();
+  const bool has_argv = is_given || request.is_helper;
   request.argv = std::move(argv).value_or(std::vector<std::string>{});
   if (helper) {
-    ASSIGN_OR_RETURN(request.argv, helper_argv(*helper, std::move(request.argv), argv.has_value()));
+    ASSIGN_OR_RETURN(request.argv, helper_argv(*helper, std::move(request.argv), is_given));
   }
   request.environment = std::move(environment).value_or(Environment{});
   request.cwd = std::move(cwd).value_or("");

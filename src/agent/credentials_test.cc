@@ -38,7 +38,7 @@ TEST(Credentials, files_are_the_users_and_variables_are_those_of_commands_from_t
       put(agent, base::cat(R"({"files":{")", path, R"(":"two"},"variables":{"B":"~/x"}})"));
   EXPECT_EQ(second.status, 200);
   EXPECT_EQ(read(path), "two");
-  EXPECT_EQ(text_of(agent.shell("echo $A$B $MINE"), "stdout").find("~"), std::string::npos);
+  EXPECT_EQ(text_of(agent.shell("echo $A$B $MINE"), "stdout").find('~'), std::string::npos);
 }
 
 TEST(Credentials, a_link_leads_nowhere_that_the_user_may_not_write) {

@@ -10,7 +10,8 @@
 namespace agent {
 namespace {
 
-Answer exec(const TestAgent& agent, std::string line, std::string input, std::string headers = "") {
+Answer exec(const TestAgent& agent, const std::string& line, const std::string& input,
+            std::string headers = "") {
   return agent.ask({.method = "POST",
                     .target = "/exec",
                     .body = base::cat(line, "\n", input),
@@ -34,10 +35,11 @@ std::string sha256(std::string_view bytes) {
 TEST(Exec, gives_both_outputs_as_bytes_and_tells_their_lengths) {
   const TestAgent agent;
   const Answer answer =
-      exec(agent, R"({"command":"printf 'a\\0\\377'; echo err >&2; cat; exit 3"})", "in\0put");
+      exec(agent, R"({"command":"printf 'a\\0\\377'; echo err >&2; cat; exit 3"})",
+           std::string("in\0put", 6));
   EXPECT_EQ(answer.status, 200);
-  EXPECT_EQ(answer.body, std::string("a\0\377in", 5) + "err\n");
-  EXPECT_EQ(answer.header("x-stdout-length"), "5");
+  EXPECT_EQ(answer.body, std::string("a\0\377in\0put", 9) + "err\n");
+  EXPECT_EQ(answer.header("x-stdout-length"), "9");
   EXPECT_EQ(answer.header("x-stderr-length"), "4");
   EXPECT_EQ(answer.header("x-return-code"), "3");
   EXPECT_EQ(answer.header("x-timed-out"), "false");
@@ -111,7 +113,7 @@ TEST(Exec, what_is_not_documented_is_refused) {
         Row{R"({"argv":["cat"],"stdin":"x"})", 422, "unknown_field"},
         Row{R"({"argv":["cat"],"encoding":"utf8"})", 422, "unknown_field"},
         Row{R"({"argv":["cat"],"cwd":"/no/such"})", 422, "cwd_invalid"},
-        Row{base::cat(R"({"argv":[")", std::string(1024 * 1024, 'x'), "\"]}"), 413,
+        Row{base::cat(R"({"argv":[")", std::string(size_t{1024} * 1024, 'x'), "\"]}"), 413,
             "body_too_large"}}) {
     const Answer answer = exec(agent, row.line, "input");
     EXPECT_EQ(answer.status, row.status) << row.line.substr(0, 100);

@@ -60,7 +60,8 @@ std::unexpected<base::Error> field_error(ErrorCode code, std::string_view field,
       .code = code, .message = std::string(message), .details = {{"field", std::string(field)}}});
 }
 
-Result<std::string> absolute_path(const Agent& agent, std::string_view field, std::string value) {
+Result<std::string> absolute_path(const Agent& agent, std::string_view field,
+                                  const std::string& value) {
   if (value.empty()) {
     return field_error(ErrorCode::path_invalid, field, base::cat("'", field, "' is empty"));
   }
@@ -131,11 +132,11 @@ bool takes(FileRoute route, std::string_view name) {
 Result<void> set_parameter(FileRequest& out, Agent& agent, const std::string& name,
                            std::string value) {
   if (name == "path") {
-    ASSIGN_OR_RETURN(out.path, absolute_path(agent, name, std::move(value)));
+    ASSIGN_OR_RETURN(out.path, absolute_path(agent, name, value));
     return {};
   }
   if (name == "to") {
-    ASSIGN_OR_RETURN(out.to, absolute_path(agent, name, std::move(value)));
+    ASSIGN_OR_RETURN(out.to, absolute_path(agent, name, value));
     return {};
   }
   if (name == "user") {

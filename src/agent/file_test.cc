@@ -108,7 +108,7 @@ TEST(Files, relative_paths_begin_at_the_working_directory) {
 // FI-01
 TEST(Files, links_are_followed_but_no_magic_ones) {
   const TestAgent agent;
-  const std::string folder = agent.folder();
+  const std::string& folder = agent.folder();
   ::mkdir((folder + "/real").c_str(), 0755);
   write(folder + "/target", "old", 0751);
   ASSERT_EQ(::symlink("real", (folder + "/to_folder").c_str()), 0);
@@ -225,7 +225,7 @@ TEST(Files, owner_and_mode_of_uploads_and_parents) {
 
 TEST(Files, the_users_rights_decide) {
   const TestAgent agent;
-  const std::string folder = agent.folder();
+  const std::string& folder = agent.folder();
   write(folder + "/secret", "s", 0600);
   write(folder + "/shared", "s", 0666);
   ::mkdir((folder + "/closed").c_str(), 0700);

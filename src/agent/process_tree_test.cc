@@ -87,7 +87,7 @@ TEST(ProcessTree, a_cgroup_is_used_again_once_its_last_process_has_ended) {
   }
   for (const std::string& name : *base::sys::list_folder(folder)) {
     if (name.starts_with("command-")) {
-      ::rmdir((folder + "/" + name).c_str());
+      ::rmdir(base::cat(folder, "/", name).c_str());
     }
   }
   EXPECT_EQ(::rmdir(folder.c_str()), 0);

@@ -7,6 +7,7 @@ namespace {
 
 std::vector<std::string> texts(const std::vector<HostAddress>& addresses) {
   std::vector<std::string> out;
+  out.reserve(addresses.size());
   for (const HostAddress& address : addresses) {
     out.push_back(address.text());
   }

@@ -279,7 +279,7 @@ TEST(Run, an_argument_above_the_kernels_limit_is_named_and_a_script_is_not_limit
   const Answer many_ones = post_run(agent, many + "]}");
   EXPECT_EQ(many_ones.status, 422);
   EXPECT_NE(many_ones.body.find("argument list too long"), std::string::npos);
-  const std::string lines(1024 * 1024, 'k');
+  const std::string lines(size_t{1024} * 1024, 'k');
   const Object script = agent.run(base::cat(
       R"({"stdin":"input","command":)",
       json_text(base::cat("cat > f <<'EOF'\n", lines,

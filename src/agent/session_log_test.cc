@@ -111,7 +111,7 @@ TEST(SessionLog, knows_the_stream_and_time_of_every_byte) {
 }
 
 TEST(SessionLog, single_bytes_in_turn_cost_no_memory_and_lose_the_oldest_only) {
-  SessionLog log(-1, 64 * 1024);
+  SessionLog log(-1, uint64_t{64} * 1024);
   constexpr uint64_t kBytes = 100'000;
   for (uint64_t i = 0; i < kBytes; ++i) {
     const auto stream = i % 2 == 0 ? OutputStream::out : OutputStream::err;

@@ -63,7 +63,7 @@ std::string mode_text(mode_t mode) {
   return text;
 }
 
-std::string padded(std::string text, size_t width, bool to_the_right) {
+std::string padded(const std::string& text, size_t width, bool to_the_right) {
   const std::string blanks(width - std::min(width, text.size()), ' ');
   return to_the_right ? blanks + text : text + blanks;
 }

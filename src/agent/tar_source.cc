@@ -23,7 +23,7 @@ using wire::tar::Part;
 constexpr mode_t kPermissions = 07777;
 constexpr int kOpenFlags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC;
 // A hole in a smaller file saves nothing.
-constexpr off_t kSparseBytesMin = 64 * 1024;
+constexpr off_t kSparseBytesMin = off_t{64} * 1024;
 constexpr off_t kStatBlockBytes = 512;  // unit of st_blocks
 // More pieces than these are not worth their map; the rest goes as one.
 constexpr size_t kPartsMax = size_t{32} * 1024;
@@ -44,7 +44,7 @@ Entry entry_of(const struct stat& status, std::string path, EntryType type) {
 // The user.* attributes, of a whole file system also file capabilities; what is gone meanwhile or
 // too much is left out.
 void read_attributes(int fd, bool with_capabilities, Entry& entry) {
-  std::array<char, 64 * 1024> names;  // XATTR_LIST_MAX
+  std::array<char, size_t{64} * 1024> names;  // XATTR_LIST_MAX
   const ssize_t size = ::flistxattr(fd, names.data(), names.size());
   size_t bytes = 0;
   for (ssize_t at = 0; at < size;) {
@@ -55,9 +55,10 @@ void read_attributes(int fd, bool with_capabilities, Entry& entry) {
     if (!wanted || entry.attributes.size() == kAttributesMax) {
       continue;
     }
-    std::array<char, 64 * 1024> value;  // XATTR_SIZE_MAX
+    std::array<char, size_t{64} * 1024> value;  // XATTR_SIZE_MAX
     const ssize_t length = ::fgetxattr(fd, name.c_str(), value.data(), value.size());
-    if (length < 0 || (bytes += static_cast<size_t>(length)) > kAttributeBytesMax) {
+    bytes += length < 0 ? 0 : static_cast<size_t>(length);
+    if (length < 0 || bytes > kAttributeBytesMax) {
       continue;
     }
     entry.attributes.emplace_back(name, std::string(value.data(), static_cast<size_t>(length)));

@@ -193,8 +193,8 @@ TEST_F(Tar, files_written_beside_come_out_in_their_order) {
     const Answer answer = up(archive.finish(), user, base::cat("t/", target));
     ASSERT_EQ(answer.status, 200) << answer.body;
     for (const auto& [path, bytes] : expected) {
-      ASSERT_EQ(content(target + "/" + path), bytes) << path << " of round " << round;
-      ASSERT_EQ(status(target + "/" + path).st_uid, user.empty() ? 0U : 4711U);
+      ASSERT_EQ(content(base::cat(target, "/", path)), bytes) << path << " of round " << round;
+      ASSERT_EQ(status(base::cat(target, "/", path)).st_uid, user.empty() ? 0U : 4711U);
     }
   }
 }

@@ -236,7 +236,7 @@ void TreeWatch::note(const inotify_event& event, std::string_view name,
 void TreeWatch::rename_beneath(const std::string& from, const std::string& to) {
   for (auto& [id, path] : paths_) {
     if (is_beneath(path, from)) {
-      path = to + path.substr(from.size());
+      path.replace(0, from.size(), to);
     }
   }
 }
