@@ -2674,7 +2674,8 @@ def _kept_token(url: str) -> str:
     if not isinstance(config, dict) or str(config.get("url", "")).rstrip("/") != url:
         return ""
     token = config.get("token")
-    return token.strip() if isinstance(token, str) and _is_word(token.strip()) else ""
+    word = token.strip() if isinstance(token, str) else ""
+    return word if _is_word(word) else ""
 
 
 def _is_word(text: str) -> bool:

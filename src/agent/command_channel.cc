@@ -77,7 +77,6 @@ class CommandChannel {
       co_await command_.end_tree();
     }
     output_.end();
-    over_ = true;
     command_.changed().notify();
   }
 
@@ -151,10 +150,10 @@ class CommandChannel {
             piece->stream == CommandOutput::out ? kChannelOut : kChannelErr;
         const wire::websocket::FrameHead head(Opcode::binary, channel.size() + piece->size);
         co_await write(base::cat(head.bytes(), channel), piece->bytes());
-      } else if (over_ && output_.drained()) {
+      } else if (output_.drained()) {
         co_await tell_end();
         co_return;
-      } else if (!over_) {
+      } else {
         [[maybe_unused]] const auto wake =
             co_await output_.wait(command_.changed(), Deadline::never());
       }
@@ -312,7 +311,6 @@ class CommandChannel {
   bool listening_ = true;
   bool upgraded_ = false;
   bool client_gone_ = false;
-  bool over_ = false;
 };
 
 }  // namespace

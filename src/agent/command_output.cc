@@ -68,8 +68,9 @@ void CommandOutput::end() {
 }
 
 bool CommandOutput::drained() const {
-  return std::ranges::all_of(
-      lanes_, [](const Lane& lane) { return lane.left == 0U || !lane.pipe.is_open(); });
+  return std::ranges::all_of(lanes_, [](const Lane& lane) {
+    return lane.left && (*lane.left == 0 || !lane.pipe.is_open());
+  });
 }
 
 void CommandOutput::close(LeftoverOutput& leftovers) {

@@ -40,7 +40,7 @@ class CommandOutput {
   void refuse(Stream stream);
   // The command is over: from now on only what waits already is read.
   void end();
-  // Nothing is left of it.
+  // It has ended, and all of it was read.
   [[nodiscard]] bool drained() const;
   // Gives what others still hold open to `leftovers`.
   void close(LeftoverOutput& leftovers);

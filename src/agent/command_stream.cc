@@ -85,7 +85,6 @@ class CommandStream {
       co_await command_.end_tree();
     }
     output_.end();
-    over_ = true;
     command_.changed().notify();
   }
 
@@ -104,10 +103,10 @@ class CommandStream {
     while (!client_gone_) {
       if (const auto piece = output_.read()) {
         co_await tell_piece(*piece);
-      } else if (over_ && output_.drained()) {
+      } else if (output_.drained()) {
         co_await tell_end();
         co_return;
-      } else if (!over_) {
+      } else {
         co_await wait_for_output();
       }
     }
@@ -213,7 +212,6 @@ class CommandStream {
   std::string line_;
   std::string chunk_;
   base::SteadyTime last_sign_;
-  bool over_ = false;
   bool client_gone_ = false;
   bool head_written_ = false;
 };

@@ -361,6 +361,8 @@ Result<std::unique_ptr<Images>> Images::open(net::EventLoop& loop, ImagesOptions
   return std::unique_ptr<Images>(new Images(std::move(state)));
 }
 
+Result<void> Images::close() { return forget_helper(state_->options.name_prefix); }
+
 std::optional<ImageLayers> Images::find(const std::string& name,
                                         const model::RegistryAccess& access) {
   StoredImage* image = state_->store->look_up(name);

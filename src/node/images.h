@@ -137,6 +137,8 @@ class Images {
 
   // Ends all jobs.
   net::Task<void> stop();
+  // Behind it, where no sandbox is left: takes away what open() made in the host's firewall.
+  base::Result<void> close();
 
  private:
   struct Image;

@@ -16,7 +16,6 @@
 #include <array>
 
 #include "base/sys.h"
-#include "node/program.h"
 
 namespace node {
 
@@ -252,6 +251,18 @@ std::optional<uint32_t> index_in(std::string_view begin, std::string_view interf
 
 }  // namespace
 
+Result<void> check_prefix(const std::string& prefix) {
+  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
+  if (prefix.empty() || prefix.size() > kPrefixMax || !std::ranges::all_of(prefix, fits) ||
+      prefix.front() < 'a') {
+    return base::fail_field("name_prefix", "\"", prefix, "\" is not 1 to ", kPrefixMax,
+                            " of a-z and 0-9 that begin with a letter");
+  }
+  return {};
+}
+
+std::string interface_begin(const std::string& prefix) { return prefix + '-'; }
+
 uint32_t Subnet::capacity() const {
   const uint32_t addresses = uint32_t{1} << (32 - length);
   return length > 24 ? addresses - 2 : addresses / 256 * kAddressesPerBlock;
@@ -325,18 +336,6 @@ Result<std::unique_ptr<Network>> Network::open(const NetworkOptions& options) {
                                               std::move(host_name_space), std::move(host),
                                               std::move(names), std::move(egress)));
 }
-
-Result<void> check_prefix(const std::string& prefix) {
-  const auto fits = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
-  if (prefix.empty() || prefix.size() > kPrefixMax || !std::ranges::all_of(prefix, fits) ||
-      prefix.front() < 'a') {
-    return base::fail_field("name_prefix", "\"", prefix, "\" is not 1 to ", kPrefixMax,
-                            " of a-z and 0-9 that begin with a letter");
-  }
-  return {};
-}
-
-std::string interface_begin(const std::string& prefix) { return prefix + '-'; }
 
 std::string Network::interface(uint32_t index) const {
   return cat(interface_begin(options_.prefix), index);
@@ -578,9 +577,10 @@ Result<void> Network::reap_unknown() {
   if (!interfaces) {
     return fail_errno(errno, "list network interfaces");
   }
+  const std::string begin = interface_begin(options_.prefix);
   for (size_t i = 0; interfaces[i].if_name != nullptr; ++i) {
     const std::string name = interfaces[i].if_name;
-    const auto index = index_in(interface_begin(options_.prefix), name);
+    const auto index = index_in(begin, name);
     if (index && (*index >= used_.size() || !used_[*index])) {
       RETURN_IF_ERROR(delete_interface(host_, name));
     }
@@ -591,10 +591,7 @@ Result<void> Network::reap_unknown() {
 Result<void> Network::close() {
   RETURN_IF_ERROR(forget_in_foreign_firewall(options_.prefix, names_));
   RETURN_IF_ERROR(remove_name_address(host_, names_.address));
-  RETURN_IF_ERROR(run_program({"nft", "-f", "-"},
-                              cat("table inet ", options_.prefix, "_sandbox\ndelete table inet ",
-                                  options_.prefix, "_sandbox\n")));
-  return {};
+  return forget_firewall(options_.prefix);
 }
 
 }  // namespace node

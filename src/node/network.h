@@ -64,6 +64,8 @@ base::Result<Subnet> parse_subnet(std::string_view text);
 std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
                            const NameSockets& names);
 base::Result<void> load_firewall(const std::string& prefix, const std::string& rules);
+// Deletes the table.
+base::Result<void> forget_firewall(const std::string& prefix);
 
 // Of /proc/net/sockstat and /proc/net/dev: whether the namespace has no socket at all, and whether
 // no packet has passed any of its interfaces. Text of another form is no proof: false.

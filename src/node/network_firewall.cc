@@ -1,4 +1,5 @@
 #include "node/network.h"
+#include "node/nftables.h"
 #include "node/program.h"
 
 namespace node {
@@ -7,6 +8,8 @@ using base::cat;
 using base::Result;
 
 namespace {
+
+std::string table_of(const std::string& prefix) { return prefix + "_sandbox"; }
 
 // Of one sandbox. A program that is refused tries some names and addresses, each a few times.
 constexpr int kRefusedPerMinute = 60;
@@ -83,7 +86,7 @@ std::string name_chains(const NameSockets& names, const std::string& any) {
 // stays so while a node starts.
 std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
                            const NameSockets& names) {
-  const auto table = cat("table inet ", prefix, "_sandbox");
+  const auto table = cat("table inet ", table_of(prefix));
   const auto any = cat("\"", interface_begin(prefix), "*\"");
   return cat(table, "\nflush ", table, "\n", table, " {\n", egress_sets(),
              // A source address that is not routed back where it came from is forged.
@@ -152,13 +155,15 @@ std::string firewall_rules(const std::string& prefix, const Subnet& subnet,
 }
 
 Result<void> load_firewall(const std::string& prefix, const std::string& rules) {
-  if (run_program({"nft", "-f", "-"}, rules)) {
+  if (load_rules(rules)) {
     return {};
   }
   // The table of another version has other sets or chains, which cannot be changed: a new one.
-  const auto table = cat("table inet ", prefix, "_sandbox");
-  RETURN_IF_ERROR(run_program({"nft", "-f", "-"}, cat(table, "\ndelete ", table, "\n", rules)));
-  return {};
+  return load_rules(without_table(table_of(prefix)) + rules);
+}
+
+Result<void> forget_firewall(const std::string& prefix) {
+  return load_rules(without_table(table_of(prefix)));
 }
 
 namespace {

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -11,14 +10,15 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "base/file_lock.h"
 #include "base/sys.h"
 #include "jail/shell.h"
 #include "model/network_policy.h"
 #include "net/task_group.h"
 #include "node/cgroups.h"
-#include "node/image_firewall.h"
 #include "node/images.h"
 #include "node/name_server.h"
 #include "node/network.h"
@@ -37,6 +37,7 @@ constexpr uint32_t kIdBaseMin = 2 * kIdsPerSandbox;
 constexpr mode_t kRunMode = 0711;  // the gateway reaches what it may by name
 constexpr mode_t kLibMode = 0700;
 constexpr mode_t kSocketMode = 0660;
+constexpr mode_t kLockMode = 0600;
 constexpr int kBacklog = 64;
 // 32-bit host ids hold no more ranges, whatever the subnet.
 constexpr uint32_t kSandboxesMax = 65'536;
@@ -62,16 +63,6 @@ Result<void> keep_in_memory(const std::string& folder) {
   return {};
 }
 
-// Held until the process ends. Names in /run, so that the nodes of one machine meet there, whatever
-// their folders.
-Result<base::Fd> lock_file(const std::string& path, std::string_view whose) {
-  ASSIGN_OR_RETURN(auto lock, base::sys::open(path, O_RDWR | O_CREAT, 0600));
-  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    return base::fail_errno(errno, "another node of this machine has ", whose);
-  }
-  return lock;
-}
-
 }  // namespace
 
 struct Node::Parts {
@@ -87,7 +78,6 @@ struct Node::Parts {
   std::unique_ptr<Places> places;
   std::unique_ptr<Supervisor> supervisor;
   std::unique_ptr<ProtocolServer> server;
-  std::string name_prefix;
   size_t shells = 0;
   net::TaskGroup group;
 
@@ -111,20 +101,24 @@ Result<void> Node::Parts::lock(const NodeOptions& options) {
   RETURN_IF_ERROR(check_prefix(options.name_prefix));
   ASSIGN_OR_RETURN(const Subnet subnet, parse_subnet(options.subnet));
   RETURN_IF_ERROR(base::sys::make_folders(options.run_folder, kRunMode));
+  // In /run the nodes of one machine meet, whatever their folders.
   const std::string machine = "/run/sandbox-node-";
   const std::string first_address = model::ipv4_text(subnet.base);
-  struct Held {
-    std::string path;
-    std::string whose;
-  };
-  for (const auto& [path, whose] :
-       {Held{options.run_folder + "/node.lock", "the folder " + options.run_folder},
-        Held{base::cat(machine, options.name_prefix, ".lock"),
-             base::cat("the name prefix ", options.name_prefix, ": choose another name-prefix")},
-        Held{base::cat(machine, first_address, ".lock"),
-             base::cat("a subnet at ", first_address, ": choose another subnet")}}) {
-    ASSIGN_OR_RETURN(auto held, lock_file(path, whose));
-    locks.push_back(std::move(held));
+  const std::pair<std::string, std::string> wanted[] = {
+      {options.run_folder + "/node.lock", "the folder " + options.run_folder},
+      {base::cat(machine, options.name_prefix, ".lock"),
+       base::cat("the name prefix ", options.name_prefix, ": choose another name-prefix")},
+      {base::cat(machine, first_address, ".lock"),
+       base::cat("a subnet at ", first_address, ": choose another subnet")}};
+  for (const auto& [path, whose] : wanted) {
+    auto held = base::lock_file(path, kLockMode);
+    if (!held && held.error().code == base::ErrorCode::conflict) {
+      held = base::fail(base::ErrorCode::conflict, "another node of this machine has ", whose);
+    }
+    if (!held) {
+      return std::unexpected(std::move(held).error());
+    }
+    locks.push_back(std::move(*held));
   }
   return {};
 }
@@ -160,7 +154,7 @@ Result<void> Node::Parts::open_drivers(const NodeOptions& options) {
 // Nothing of this protects anyone once no sandbox is left.
 Result<void> Node::Parts::close() const {
   RETURN_IF_ERROR(network->close());
-  RETURN_IF_ERROR(forget_helper(name_prefix));
+  RETURN_IF_ERROR(images->close());
   return cgroups->close();
 }
 
@@ -177,7 +171,6 @@ Result<std::unique_ptr<Node>> Node::open(net::EventLoop& loop, const NodeOptions
   }
   auto parts = std::make_unique<Parts>(loop);
   parts->shells = options.shells;
-  parts->name_prefix = options.name_prefix;
   RETURN_IF_ERROR(parts->lock(options));
   RETURN_IF_ERROR(parts->make_folders(options));
   RETURN_IF_ERROR(parts->open_drivers(options));
