@@ -62,8 +62,8 @@ def test_configs_and_secrets_are_files_when_the_command_starts(api, up):
 
 @needs_builder
 def test_a_service_has_its_images_healthcheck(api, up):
-    def built(check: str) -> str:
-        text = f"FROM {IMAGE}\nHEALTHCHECK --interval=200ms --retries=2 CMD {check}\n"
+    def built(check: str, retries: int = 2) -> str:
+        text = f"FROM {IMAGE}\nHEALTHCHECK --interval=200ms --retries={retries} CMD {check}\n"
         answer = api.http.post("/builds", params={"wait": 120}, content=text, timeout=180,
                                headers={"Content-Type": "text/plain"})
         assert answer.json()["state"] == "succeeded", answer.text
@@ -71,7 +71,8 @@ def test_a_service_has_its_images_healthcheck(api, up):
 
     waits = {"depends_on": {"db": {"condition": "service_healthy"}}}
     checked = built("test -f /ok")
-    db = {"image": checked, "command": ["sh", "-c", "touch /ok; exec sleep 1000"]}
+    patient = built("test -f /ok", retries=100)  # a machine may be slow
+    db = {"image": patient, "command": ["sh", "-c", "touch /ok; exec sleep 1000"]}
     box = up({"services": services(db=db, main=waits)})["id"]
     assert containers(api, box)["db"]["health"] == "healthy"
     assert containers(api, box)["main"]["health"] == "none"
